@@ -1,0 +1,1 @@
+"""Launching Harbor trials: the runner process, its sandbox environment, and our small terminal agent."""
