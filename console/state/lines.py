@@ -1,0 +1,100 @@
+"""What the events pane says: one sentence for each event that a person wants to know of."""
+
+from __future__ import annotations
+
+from console.journal import events as ev
+from console.state.model import EVENTS_KEPT, EventLine, RunState
+
+SCORED = frozenset({"completed", "agent_timeout", "context_overflow", "output_limit"})
+
+
+def append_for(state: RunState, event: ev.Event) -> None:
+    """Append the event's line, if it has one, to the bounded list."""
+    line = line_for(state, event)
+    if line is not None:
+        state.lines.append(line)
+        if len(state.lines) > EVENTS_KEPT:
+            del state.lines[:-EVENTS_KEPT]
+
+
+def line_for(state: RunState, event: ev.Event) -> EventLine | None:
+    """The event's line. `state` is the state after the event."""
+    text, level, outcome = _text(state, event)
+    return EventLine(ts=event.ts, text=text, level=level, outcome=outcome) if text else None
+
+
+def trial_name(group: int, trial: int) -> str:
+    """As the screen names it: groups and trials count from 1."""
+    return f"g{group + 1}/t{trial + 1}"
+
+
+def _text(state: RunState, event: ev.Event) -> tuple[str, str, str | None]:
+    match event:
+        case ev.TrialFinished():
+            return _trial_finished(event)
+        case ev.TrialHeld():
+            name = trial_name(event.group, event.trial)
+            return f"{name} held: waits for retry, or the run stops", "warning", None
+        case ev.TrialRetried():
+            name = trial_name(event.group, event.trial)
+            return f"{name} try {event.try_ + 1} granted by {event.by}", "info", None
+        case ev.GroupFinished(kept=False):
+            return f"g{event.group + 1} dropped: {event.reason or 'no reason given'}", "warning", None
+        case ev.StepFinished():
+            return _step_finished(event), "info", None
+        case ev.GatewayHealth():
+            changed = state.gateway.since == event.ts
+            if changed and not event.reachable:
+                return f"gateway unreachable: {event.detail}", "error", None
+            return ("gateway reachable" if changed else ""), "info", None
+        case ev.RunStarted(resumed_from=resumed):
+            where = f", resumed at step {resumed}" if resumed is not None else ""
+            return f"run {event.name or event.run_id} started{where}", "info", None
+        case ev.RunFinished():
+            text = f"run {event.status}, exit {event.exit_code}" + (f": {event.reason}" if event.reason else "")
+            return text, "info" if event.exit_code == 0 else "warning", None
+        case ev.CheckpointSaved():
+            return f"checkpoint {event.name} saved at step {event.step}", "info", None
+        case ev.AlarmOpened():
+            return f"alarm: {event.text}", "error" if event.level == "critical" else "warning", None
+        case ev.AlarmClosed():
+            return f"alarm over: {event.key}", "info", None
+        case ev.CommandRequested():
+            return f"{event.command} requested by {event.author or 'operator'}", "info", None
+        case ev.CommandFinished():
+            command = state.commands.get(event.id)
+            name = command.command if command is not None else "command"
+            return f"{name} {event.status}: {event.result}", "info" if event.status == "done" else "warning", None
+        case ev.StopRequested():
+            if not event.when:
+                return "stop request taken back", "info", None
+            return f"stop requested ({event.when.replace('_', ' ')})", "warning", None
+        case ev.Note():
+            return event.text, event.level, None
+        case ev.JournalRepaired():
+            return f"journal repaired: {event.dropped_bytes} bytes of a torn line dropped", "warning", None
+        case _:
+            return "", "info", None
+
+
+def _trial_finished(e: ev.TrialFinished) -> tuple[str, str, str | None]:
+    name = trial_name(e.group, e.trial)
+    if e.outcome == "completed":
+        return "", "info", None
+    if e.outcome in SCORED:
+        reward = "--" if e.reward is None else f"{e.reward:.2f}"
+        return f"{name} {e.outcome.replace('_', ' ')}, scored r={reward}", "info", e.outcome
+    what = " ".join(x for x in (e.outcome.replace("_", " "), e.cause.replace("_", " "), e.exception or "") if x)
+    detail = f": {e.evidence[:120]}" if e.evidence else ""
+    return f"{name} {what}{detail}", "info" if e.outcome == "cancelled" else "error", e.outcome
+
+
+def _step_finished(e: ev.StepFinished) -> str:
+    def figure(value: float | None, spec: str) -> str:
+        return "--" if value is None else format(value, spec)
+
+    kept = f"{e.groups_kept}/{e.groups_kept + e.groups_dropped} groups"
+    return (
+        f"step {e.step} done reward {figure(e.reward_mean, '.3f')} loss {figure(e.ppo_loss, '.4g')} "
+        f"{figure(e.seconds_total, '.1f')}s kept {kept}"
+    )

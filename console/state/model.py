@@ -1,0 +1,206 @@
+"""What is known of a run. Plain data: the reducer writes it, viewers only read it.
+
+`RunState` is the open state: bounded by the batch, not by the length of the run. The history of steps is kept beside it
+(`History`), because it grows and is stored in a side file of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from console.journal.events import Scalars, StepFinished
+
+EVENTS_KEPT = 200
+COMMANDS_KEPT = 32
+CHECKPOINTS_KEPT = 8
+
+LinkState = Literal["starting", "live", "stopping", "finished", "stopped", "failed"]
+
+
+class TrialState(msgspec.Struct, kw_only=True):
+    """One trial of the current step. Times are Unix seconds, tokens are totals of the current try.
+
+    `phase` is queued, create, environment, setup, agent, verify, teardown, held, retrying or done; `outcome` is set
+    when it is done (or held: then it is the outcome of the try that failed).
+    """
+
+    trial: int
+    try_: int = 0
+    phase: str = "queued"
+    phase_since: float = 0.0
+    started: float | None = None
+    finished: float | None = None
+    last_event: float = 0.0
+    turns: int = 0
+    prompt_tokens: int = 0
+    sampled_tokens: int = 0
+    outcome: str | None = None
+    cause: str = ""
+    rule: str = ""
+    evidence: str = ""
+    reward: float | None = None
+    retryable: bool = False
+    exception: str | None = None
+    trial_dir: str | None = None
+    hold_deadline: float | None = None
+    seconds: dict[str, float] = {}
+
+
+class GroupState(msgspec.Struct, kw_only=True):
+    """One group of the current step. `kept` is None while it runs; mean and std are over its scored trials."""
+
+    group: int
+    task: str
+    trials: list[TrialState] = []
+    started: float = 0.0
+    finished: float | None = None
+    kept: bool | None = None
+    reason: str = ""
+    reward_mean: float | None = None
+    reward_std: float | None = None
+    zero_variance: bool = False
+
+
+class GatewayState(msgspec.Struct, kw_only=True):
+    """The last probe of the Tinker gateway. `since` is when reachability last changed; `probed` the last report."""
+
+    reachable: bool | None = None
+    latency_ms: float | None = None
+    queued: int | None = None
+    running: int | None = None
+    kv_fraction: float | None = None
+    detail: str = ""
+    since: float = 0.0
+    probed: float = 0.0
+
+
+class CaptureState(msgspec.Struct, kw_only=True):
+    """Captured totals of the run, and the rate between the last two reports (tokens a second, sampled and prompt)."""
+
+    calls: int = 0
+    failed: int = 0
+    prompt_tokens: int = 0
+    sampled_tokens: int = 0
+    lost: int = 0
+    no_logprobs: int = 0
+    inflight: int = 0
+    reported: float = 0.0
+    sampled_per_second: float | None = None
+    prompt_per_second: float | None = None
+
+
+class AlarmState(msgspec.Struct, kw_only=True):
+    """An open alarm."""
+
+    key: str
+    level: str
+    text: str
+    remedy: str = ""
+    since: float = 0.0
+
+
+class CommandState(msgspec.Struct, kw_only=True):
+    """A command's way: requested, accepted, done or refused."""
+
+    id: str
+    command: str
+    args: Scalars = {}
+    author: str = ""
+    reason: str = ""
+    status: str = "requested"
+    effect: str = ""
+    result: str = ""
+    requested: float = 0.0
+    finished: float | None = None
+
+
+class EventLine(msgspec.Struct, kw_only=True):
+    """A line of the events pane: what a person wants to know, in one sentence. `level`: info, warning, error."""
+
+    ts: float
+    text: str
+    level: str = "info"
+    outcome: str | None = None
+
+
+class CheckpointState(msgspec.Struct, kw_only=True):
+    """A saved checkpoint."""
+
+    name: str
+    step: int
+    path: str = ""
+    ts: float = 0.0
+
+
+class RunState(msgspec.Struct, kw_only=True):
+    """The open state of a run after the event `seq`."""
+
+    seq: int = 0
+    ts: float = 0.0
+    run_id: str = ""
+    name: str = ""
+    run_dir: str = ""
+    pid: int = 0
+    socket: str | None = None
+    model: str = ""
+    gateway_url: str | None = None
+    versions: dict[str, str] = {}
+    config: Scalars = {}
+    started: float = 0.0
+    engines: int = 0
+    on_failure: str = "stop"
+    hold_timeout: float | None = None
+    owned: bool = False
+    status: LinkState = "starting"
+    exit_code: int | None = None
+    reason: str = ""
+    phase: str = "starting"
+    phase_detail: str = ""
+    phase_since: float = 0.0
+    stop_requested: str = ""
+    steps_planned: int | None = None
+    groups_per_batch: int = 0
+    group_size: int = 0
+    step: int | None = None
+    step_started: float | None = None
+    steps_done: int = 0
+    policy_version: int = 0
+    groups: dict[int, GroupState] = {}
+    gateway: GatewayState = msgspec.field(default_factory=GatewayState)
+    capture: CaptureState = msgspec.field(default_factory=CaptureState)
+    sandboxes_live: int = 0
+    sandboxes_left: list[str] = []
+    checkpoints: list[CheckpointState] = []
+    alarms: dict[str, AlarmState] = {}
+    commands: dict[str, CommandState] = {}
+    lines: list[EventLine] = []
+    repaired_bytes: int = 0
+    unknown_events: int = 0
+
+
+class History(msgspec.Struct, kw_only=True):
+    """The finished steps of the run, in order of step; a resumed run overwrites the steps it does again."""
+
+    rows: list[StepFinished] = []
+
+    def add(self, row: StepFinished) -> None:
+        """Append a row; rows of the same or later steps were undone by a resume and go."""
+        while self.rows and self.rows[-1].step >= row.step:
+            self.rows.pop()
+        self.rows.append(row)
+
+
+def encode_state(state: RunState) -> bytes:
+    """The open state as JSON, for a snapshot."""
+    return _encoder.encode(state)
+
+
+def decode_state(data: bytes) -> RunState:
+    """The inverse of `encode_state`. Raises `ValueError` when the data is of another shape."""
+    return _decoder.decode(data)
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(RunState)

@@ -1,0 +1,308 @@
+"""The one reducer: `apply(view, event)`. Live view, attach, replay, headless and tests all come through here.
+
+It never fails on an event that decodes: an event that does not fit the state (a turn of an unknown trial) is ignored,
+since a journal may start in the middle. It uses no clock but the events' own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from console.journal import events as ev
+from console.state import lines
+from console.state.model import (
+    CHECKPOINTS_KEPT,
+    COMMANDS_KEPT,
+    AlarmState,
+    CheckpointState,
+    CommandState,
+    GroupState,
+    History,
+    RunState,
+    TrialState,
+)
+
+
+class RunView:
+    """State and history together: what a reader of a journal has.
+
+    Attributes:
+        state: the open state; history: the finished steps.
+    """
+
+    __slots__ = ("history", "state")
+
+    def __init__(self, state: RunState | None = None, history: History | None = None) -> None:
+        self.state = state if state is not None else RunState()
+        self.history = history if history is not None else History()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RunView) and self.state == other.state and self.history == other.history
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def fold(events: Iterable[ev.Event], view: RunView | None = None) -> RunView:
+    """Apply all events to a new (or the given) view and return it."""
+    view = view if view is not None else RunView()
+    for event in events:
+        apply(view, event)
+    return view
+
+
+def apply(view: RunView, event: ev.Event) -> None:
+    """Apply one event in place. Events at or before the state's `seq` were applied already and are ignored."""
+    state = view.state
+    if event.seq and event.seq <= state.seq:
+        return
+    state.seq, state.ts = event.seq, event.ts
+    handler = _HANDLERS.get(type(event))
+    if handler is None:
+        return
+    handler(view, event)
+    lines.append_for(state, event)
+
+
+def mean_and_std(values: list[float]) -> tuple[float | None, float | None]:
+    """Mean and population standard deviation; (None, None) for no values."""
+    if not values:
+        return None, None
+    mean = math.fsum(values) / len(values)
+    return mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / len(values))
+
+
+# --- handlers ----------------------------------------
+
+
+def _run_started(view: RunView, e: ev.RunStarted) -> None:
+    s = view.state
+    s.run_id, s.name, s.run_dir, s.pid, s.socket = e.run_id, e.name, e.run_dir, e.pid, e.socket
+    s.model, s.gateway_url, s.versions, s.config = e.model, e.gateway_url, e.versions, e.config
+    s.steps_planned = e.steps if e.steps is not None else s.steps_planned
+    s.groups_per_batch, s.group_size = e.groups_per_batch, e.group_size
+    s.on_failure, s.hold_timeout, s.owned = e.on_failure, e.hold_timeout, e.owned
+    s.started = s.started or e.ts
+    s.engines += 1
+    s.status, s.exit_code, s.reason, s.stop_requested = "live", None, "", ""
+    s.groups, s.alarms, s.step, s.step_started = {}, {}, None, None
+    s.sandboxes_live, s.gateway.reachable = 0, None
+    for command in s.commands.values():
+        if command.finished is None:
+            command.status, command.finished, command.result = "refused", e.ts, "the engine ended first"
+    if e.resumed_from is not None:
+        history = view.history
+        history.rows = [row for row in history.rows if row.step < e.resumed_from]
+        s.steps_done = s.policy_version = e.resumed_from
+    _phase(view, ev.RunPhase(phase="starting", ts=e.ts))
+
+
+def _phase(view: RunView, e: ev.RunPhase) -> None:
+    s = view.state
+    s.phase, s.phase_detail, s.phase_since = e.phase, e.detail, e.ts
+    if e.phase == "stopping" and s.status == "live":
+        s.status = "stopping"
+
+
+def _planned(view: RunView, e: ev.RunPlanned) -> None:
+    view.state.steps_planned = e.steps
+
+
+def _run_finished(view: RunView, e: ev.RunFinished) -> None:
+    s = view.state
+    s.status = e.status if e.status in ("stopped", "failed") else "finished"  # type: ignore[assignment]
+    s.exit_code, s.reason, s.phase, s.phase_since, s.phase_detail = e.exit_code, e.reason, "ended", e.ts, ""
+    s.capture.inflight, s.capture.sampled_per_second, s.capture.prompt_per_second = 0, None, None
+
+
+def _step_started(view: RunView, e: ev.StepStarted) -> None:
+    s = view.state
+    s.step, s.step_started, s.policy_version = e.step, e.ts, e.policy_version
+    s.groups = {}
+    s.phase, s.phase_detail, s.phase_since = "rollout", "", e.ts
+
+
+def _step_finished(view: RunView, e: ev.StepFinished) -> None:
+    s = view.state
+    s.steps_done, s.policy_version = e.step + 1, e.policy_version
+    view.history.add(e)
+
+
+def _group_started(view: RunView, e: ev.GroupStarted) -> None:
+    trials = [TrialState(trial=i, phase_since=e.ts, last_event=e.ts) for i in range(min(e.size, 4096))]
+    view.state.groups[e.group] = GroupState(group=e.group, task=e.task, trials=trials, started=e.ts)
+
+
+def _group_finished(view: RunView, e: ev.GroupFinished) -> None:
+    group = _group(view.state, e.step, e.group)
+    if group is not None:
+        group.finished, group.kept, group.reason = e.ts, e.kept, e.reason
+        group.reward_mean, group.reward_std, group.zero_variance = e.reward_mean, e.reward_std, e.zero_variance
+
+
+def _group(state: RunState, step: int, group: int) -> GroupState | None:
+    return state.groups.get(group) if state.step == step else None
+
+
+def _trial(state: RunState, step: int, group: int, trial: int) -> TrialState | None:
+    found = _group(state, step, group)
+    return found.trials[trial] if found is not None and 0 <= trial < len(found.trials) else None
+
+
+def _trial_phase(view: RunView, e: ev.TrialPhase) -> None:
+    t = _trial(view.state, e.step, e.group, e.trial)
+    if t is None or e.try_ < t.try_:
+        return
+    if e.try_ > t.try_:
+        _new_try(t, e.try_)
+    if t.phase != "done":
+        t.phase, t.phase_since, t.last_event = e.phase, e.ts, e.ts
+        if t.started is None and e.phase != "queued":
+            t.started = e.ts
+
+
+def _new_try(t: TrialState, number: int) -> None:
+    t.try_, t.phase, t.outcome, t.cause, t.rule, t.evidence = number, "queued", None, "", "", ""
+    t.reward, t.retryable, t.exception, t.trial_dir, t.hold_deadline = None, False, None, None, None
+    t.turns = t.prompt_tokens = t.sampled_tokens = 0
+    t.started = t.finished = None
+    t.seconds = {}
+
+
+def _trial_turn(view: RunView, e: ev.TrialTurn) -> None:
+    t = _trial(view.state, e.step, e.group, e.trial)
+    if t is not None and e.try_ == t.try_ and t.phase != "done":
+        t.turns = max(t.turns, e.turn)
+        t.prompt_tokens += e.prompt_tokens
+        t.sampled_tokens += e.sampled_tokens
+        t.last_event = e.ts
+
+
+def _trial_finished(view: RunView, e: ev.TrialFinished) -> None:
+    group, t = _group(view.state, e.step, e.group), _trial(view.state, e.step, e.group, e.trial)
+    if group is None or t is None or e.try_ < t.try_:
+        return
+    t.try_, t.phase, t.phase_since, t.finished, t.last_event = e.try_, "done", e.ts, e.ts, e.ts
+    t.outcome, t.cause, t.rule, t.evidence, t.reward = e.outcome, e.cause, e.rule, e.evidence, e.reward
+    t.retryable, t.exception, t.trial_dir, t.seconds = e.retryable, e.exception, e.trial_dir, e.seconds
+    t.turns, t.prompt_tokens, t.sampled_tokens = e.turns, e.prompt_tokens, e.sampled_tokens
+    t.hold_deadline = None
+    group.reward_mean, group.reward_std = mean_and_std([x.reward for x in group.trials if x.reward is not None])
+
+
+def _trial_held(view: RunView, e: ev.TrialHeld) -> None:
+    t = _trial(view.state, e.step, e.group, e.trial)
+    if t is not None and e.try_ == t.try_:
+        t.phase, t.phase_since, t.hold_deadline, t.last_event = "held", e.ts, e.deadline, e.ts
+
+
+def _trial_retried(view: RunView, e: ev.TrialRetried) -> None:
+    t = _trial(view.state, e.step, e.group, e.trial)
+    if t is not None and e.try_ > t.try_:
+        _new_try(t, e.try_)
+        t.phase, t.phase_since, t.last_event = "retrying", e.ts, e.ts
+
+
+def _gateway(view: RunView, e: ev.GatewayHealth) -> None:
+    g = view.state.gateway
+    if g.reachable != e.reachable:
+        g.since = e.ts
+    g.reachable, g.latency_ms, g.queued, g.running = e.reachable, e.latency_ms, e.queued, e.running
+    g.kv_fraction, g.detail, g.probed = e.kv_fraction, e.detail, e.ts
+
+
+def _capture(view: RunView, e: ev.CaptureStats) -> None:
+    c = view.state.capture
+    gap = e.ts - c.reported
+    if c.reported and gap > 0:
+        c.sampled_per_second = max(0.0, (e.sampled_tokens - c.sampled_tokens) / gap)
+        c.prompt_per_second = max(0.0, (e.prompt_tokens - c.prompt_tokens) / gap)
+    c.calls, c.failed, c.prompt_tokens, c.sampled_tokens = e.calls, e.failed, e.prompt_tokens, e.sampled_tokens
+    c.lost, c.no_logprobs, c.inflight, c.reported = e.lost, e.no_logprobs, e.inflight, e.ts
+
+
+def _sandboxes(view: RunView, e: ev.SandboxStats) -> None:
+    view.state.sandboxes_live, view.state.sandboxes_left = e.live, e.left
+
+
+def _checkpoint(view: RunView, e: ev.CheckpointSaved) -> None:
+    kept = view.state.checkpoints
+    kept.append(CheckpointState(name=e.name, step=e.step, path=e.path, ts=e.ts))
+    del kept[:-CHECKPOINTS_KEPT]
+
+
+def _alarm_opened(view: RunView, e: ev.AlarmOpened) -> None:
+    since = view.state.alarms[e.key].since if e.key in view.state.alarms else e.ts
+    view.state.alarms[e.key] = AlarmState(key=e.key, level=e.level, text=e.text, remedy=e.remedy, since=since)
+
+
+def _alarm_closed(view: RunView, e: ev.AlarmClosed) -> None:
+    view.state.alarms.pop(e.key, None)
+
+
+def _command_requested(view: RunView, e: ev.CommandRequested) -> None:
+    commands = view.state.commands
+    commands[e.id] = CommandState(
+        id=e.id, command=e.command, args=e.args, author=e.author, reason=e.reason, requested=e.ts
+    )
+    while len(commands) > COMMANDS_KEPT:
+        del commands[next(iter(commands))]
+
+
+def _command_accepted(view: RunView, e: ev.CommandAccepted) -> None:
+    command = view.state.commands.get(e.id)
+    if command is not None and command.finished is None:
+        command.status, command.effect = "accepted", e.effect
+
+
+def _command_finished(view: RunView, e: ev.CommandFinished) -> None:
+    command = view.state.commands.get(e.id)
+    if command is not None:
+        command.status, command.result, command.finished = e.status, e.result, e.ts
+
+
+def _stop_requested(view: RunView, e: ev.StopRequested) -> None:
+    view.state.stop_requested = e.when
+
+
+def _note(view: RunView, e: ev.Note) -> None:
+    pass
+
+
+def _repaired(view: RunView, e: ev.JournalRepaired) -> None:
+    view.state.repaired_bytes += e.dropped_bytes
+
+
+def _unknown(view: RunView, e: ev.UnknownEvent) -> None:
+    view.state.unknown_events += 1
+
+
+_HANDLERS: dict[type[ev.Event], Callable[[RunView, Any], None]] = {
+    ev.RunStarted: _run_started,
+    ev.RunPhase: _phase,
+    ev.RunPlanned: _planned,
+    ev.RunFinished: _run_finished,
+    ev.StepStarted: _step_started,
+    ev.StepFinished: _step_finished,
+    ev.GroupStarted: _group_started,
+    ev.GroupFinished: _group_finished,
+    ev.TrialPhase: _trial_phase,
+    ev.TrialTurn: _trial_turn,
+    ev.TrialFinished: _trial_finished,
+    ev.TrialHeld: _trial_held,
+    ev.TrialRetried: _trial_retried,
+    ev.GatewayHealth: _gateway,
+    ev.CaptureStats: _capture,
+    ev.SandboxStats: _sandboxes,
+    ev.CheckpointSaved: _checkpoint,
+    ev.AlarmOpened: _alarm_opened,
+    ev.AlarmClosed: _alarm_closed,
+    ev.CommandRequested: _command_requested,
+    ev.CommandAccepted: _command_accepted,
+    ev.CommandFinished: _command_finished,
+    ev.StopRequested: _stop_requested,
+    ev.Note: _note,
+    ev.JournalRepaired: _repaired,
+    ev.UnknownEvent: _unknown,
+}
