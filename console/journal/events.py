@@ -2,8 +2,8 @@
 
 Every event is one JSON object a line: `{"type": "...", "seq": N, "ts": T, ...}`. `seq` is gapless within a run, `ts` is
 Unix time in seconds. No message text, no tokens, no secrets. A value that is not known is null. Readers ignore fields
-they do not know and keep events of an unknown type as `UnknownEvent`, so additions are harmless; a change of meaning raises
-`SCHEMA_VERSION`.
+they do not know and keep events of an unknown type as `UnknownEvent`, so additions are harmless; a change of meaning
+raises `SCHEMA_VERSION`.
 
 Words: a *step* is a training iteration (from 0), a *group* one task of it (index from 0, shown as g1...), a *trial* one
 rollout of the group (index from 0, shown as t1...), a *try* one execution of a trial (from 0; a later one replaces it).
