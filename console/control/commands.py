@@ -79,7 +79,7 @@ class Command(msgspec.Struct, kw_only=True):
 
 
 class CommandResult(msgspec.Struct, kw_only=True):
-    """The engine's answer: `status` is done, refused or dry_run; `text` says what happened, would happen, or why not."""
+    """The engine's answer: `status` is done, refused or dry_run; `text`: what happened, would happen, or why not."""
 
     id: str
     status: str
