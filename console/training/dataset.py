@@ -1,0 +1,139 @@
+"""The dataset: directories of Harbor tasks, in batches of groups, as the cookbook asks for them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import chz
+from tinker_cookbook.rl.types import Env, EnvGroupBuilder, Metrics, RLDataset, RLDatasetBuilder, Trajectory
+
+from console.errors import UsageError
+from console.outcomes.classes import OutcomeClass
+
+CLASSES = [outcome.value for outcome in OutcomeClass]
+
+
+def find_tasks(tasks_dir: str | Path) -> list[Path]:
+    """Every direct child directory that holds a `task.toml`, sorted by name.
+
+    Raises:
+        UsageError: the directory does not exist, or holds no task.
+    """
+    root = Path(tasks_dir).expanduser()
+    if not root.is_dir():
+        raise UsageError(f"config.dataset_builder.tasks_dir={tasks_dir}: no such directory")
+    tasks = sorted(path for path in root.iterdir() if path.is_dir() and (path / "task.toml").is_file())
+    if not tasks:
+        raise UsageError(
+            f"config.dataset_builder.tasks_dir={tasks_dir}: no task in it; each task is a directory with a task.toml"
+        )
+    return tasks
+
+
+class TrialEnv(Env):
+    """Carries a scored trial's reward to the cookbook. Its steps happened elsewhere, in a Harbor sandbox."""
+
+    def __init__(self, trial: int) -> None:
+        self.trial = trial
+        self.reward = 0.0
+        self.outcome = OutcomeClass.COMPLETED
+
+    async def initial_observation(self) -> tuple:  # pragma: no cover - the strategy never asks
+        raise RuntimeError("a Harbor trial has no step-wise observation")
+
+    async def step(self, action: object, *, extra: object = None) -> object:  # pragma: no cover
+        raise RuntimeError("a Harbor trial is not driven step by step")
+
+
+@dataclass
+class HarborGroup(EnvGroupBuilder):
+    """One group of a batch: a task, and where it stands in the run.
+
+    Attributes:
+        task: the task's directory; step, group: indices from 0; size: trials.
+    """
+
+    task: Path
+    step: int
+    group: int
+    size: int
+
+    async def make_envs(self) -> Sequence[Env]:
+        return [TrialEnv(i) for i in range(self.size)]
+
+    async def compute_group_rewards(
+        self, trajectory_group: list[Trajectory], env_group: Sequence[Env]
+    ) -> list[tuple[float, Metrics]]:
+        """The verifier's rewards, and every class as 0 or 1 (the cookbook averages only over keys that are there)."""
+        result: list[tuple[float, Metrics]] = []
+        for env in env_group:
+            assert isinstance(env, TrialEnv)
+            result.append((env.reward, {f"outcome/{c}": float(c == env.outcome.value) for c in CLASSES}))
+        return result
+
+    def logging_tags(self) -> list[str]:
+        return ["harbor"]
+
+
+class HarborDataset(RLDataset):
+    """Batches of groups over the tasks.
+
+    Args:
+        tasks: task directories in epoch order; steps: number of batches; groups: groups a batch; size: trials a group.
+        on_batch: called on the cookbook's thread with (step, groups) when a batch begins; may raise to end the loop.
+    """
+
+    def __init__(
+        self, tasks: list[Path], steps: int, groups: int, size: int, on_batch: Callable[[int, list[HarborGroup]], None]
+    ) -> None:
+        self._tasks, self._steps, self._groups, self._size, self._on_batch = tasks, steps, groups, size, on_batch
+
+    def __len__(self) -> int:
+        return self._steps
+
+    def get_batch(self, index: int) -> list[HarborGroup]:
+        first = index * self._groups
+        chosen = self._tasks[first : first + self._groups]
+        batch = [HarborGroup(task, index, g, self._size) for g, task in enumerate(chosen)]
+        self._on_batch(index, batch)
+        return batch
+
+
+@chz.chz
+class HarborDatasetBuilder(RLDatasetBuilder):
+    """Options of the dataset, under `config.dataset_builder`."""
+
+    tasks_dir: str = chz.field(doc="Directory of Harbor task directories.")
+    groups_per_batch: int = chz.field(default=4, doc="Tasks a batch.")
+    group_size: int = chz.field(default=4, doc="Trials a task; advantages are computed within a group.")
+    epochs: int = chz.field(default=1, doc="Passes over the dataset.")
+    shuffle_seed: int | None = chz.field(
+        default=None, doc="Seed of a new task order in each epoch; None keeps the order by name."
+    )
+
+    def task_order(self) -> list[Path]:
+        """The tasks of all epochs, one after the other. Raises `UsageError` as `find_tasks` does."""
+        tasks = find_tasks(self.tasks_dir)
+        order: list[Path] = []
+        for epoch in range(self.epochs):
+            if self.shuffle_seed is None:
+                order += tasks
+            else:
+                order += random.Random(f"{self.shuffle_seed}/{epoch}").sample(tasks, len(tasks))
+        return order
+
+    def batches(self) -> int:
+        """Number of batches; the last one may be smaller."""
+        return -(-len(self.task_order()) // self.groups_per_batch)
+
+    async def __call__(self) -> tuple[RLDataset, RLDataset | None]:
+        from console.training.runtime import current
+
+        runtime = current()
+        order = self.task_order()
+        dataset = HarborDataset(order, self.batches(), self.groups_per_batch, self.group_size, runtime.on_batch)
+        runtime.on_planned(len(dataset), len(set(order)))
+        return dataset, None
