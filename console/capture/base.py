@@ -1,0 +1,86 @@
+"""What the recipe needs of a capture gateway. An implementation can be replaced whole.
+
+A *route* is one trial's address: a URL and a fresh token. It is opened before the trial starts and sealed when it ends;
+sealing returns everything that was captured, in the order of the calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from console.outcomes.classes import CallEvidence
+
+
+class CapturedCall(msgspec.Struct, kw_only=True, frozen=True):
+    """One answered model call.
+
+    Attributes:
+        prompt_P: token ids of the prompt; tokens_T, logprobs_T: sampled ids and their log-probs under the sampling
+            weights at temperature 1, of equal length; stop_reason: stop or length.
+        seconds: from the request to the sample.
+    """
+
+    prompt_P: list[int]
+    tokens_T: list[int]
+    logprobs_T: list[float]
+    stop_reason: str
+    seconds: float
+
+
+class CallReport(msgspec.Struct, kw_only=True, frozen=True):
+    """One ended model call, for progress and totals. `status`: stop, length, or the kind of failure."""
+
+    status: str
+    ok: bool
+    prompt_tokens: int = 0
+    sampled_tokens: int = 0
+    seconds: float = 0.0
+
+
+class CapturedTrial(msgspec.Struct, kw_only=True, frozen=True):
+    """All that one route captured."""
+
+    calls: list[CapturedCall]
+    evidence: CallEvidence
+
+
+class Route(Protocol):
+    """One trial's address on the capture gateway."""
+
+    @property
+    def url(self) -> str:
+        """What goes into `{proxy_url}`."""
+
+    @property
+    def api_key(self) -> str:
+        """What goes into `{proxy_api_key}`; a secret."""
+
+    def stop(self) -> None:
+        """Take no more calls: the agent's time is over, whatever still runs in its sandbox."""
+
+    async def seal(self) -> CapturedTrial:
+        """Close the route; calls under way are cancelled and not captured. Idempotent."""
+
+
+class CaptureGateway(Protocol):
+    """Opens routes. Lives on the engine's main loop."""
+
+    def begin_step(self, step: int) -> None:
+        """Calls from now on belong to this step."""
+
+    def sync(self) -> None:
+        """Force what was captured so far to the disk, before a batch trains on it. Raises `OSError`."""
+
+    async def open_route(self, key: str, sampler: Any, on_call: Callable[[CallReport], None]) -> Route:
+        """A route for one try.
+
+        Args:
+            key: the engine's name of the try; sampler: the policy's `tinker.SamplingClient`.
+            on_call: called on the main loop when a call ends.
+        """
+
+    async def close(self) -> None:
+        """Seal what is open and release the listener."""

@@ -1,0 +1,123 @@
+"""One group on the engine's main loop: its trials side by side, and what of them may train."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import msgspec
+
+from console.journal import events as ev
+from console.outcomes.classes import OutcomeClass
+from console.state.reduce import mean_and_std
+from console.training.dataset import HarborGroup
+from console.training.trial_run import PolicyStopError, TrialContext, TrialResult, TrialRun
+
+MIN_SCORED = 2
+"""A group of fewer scored trials has no advantage to speak of and is dropped."""
+
+ZERO_VARIANCE = 1e-8
+
+
+class GroupResult(msgspec.Struct, kw_only=True):
+    """How a group ended. `kept`: it trains; `trials`: the scored ones, in order; `outcomes`: class to count of all."""
+
+    group: int
+    kept: bool
+    reason: str = ""
+    trials: list[TrialResult] = []
+    outcomes: dict[str, int] = {}
+    zero_variance: bool = False
+
+    @property
+    def rewards(self) -> list[float]:
+        """Rewards of the scored trials."""
+        return [t.verdict.reward for t in self.trials if t.verdict.reward is not None]
+
+
+class GroupRun:
+    """Runs the trials of one group, at most `parallel` at once.
+
+    Args:
+        context: what all trials share; group: the cookbook's builder; sampler: the policy; parallel: trials at once.
+    """
+
+    def __init__(self, context: TrialContext, group: HarborGroup, sampler: Any, parallel: int) -> None:
+        self._context, self._builder = context, group
+        self.step, self.group, self.task = group.step, group.group, group.task.name
+        self.cancelled_by: str | None = None
+        slot = asyncio.Semaphore(parallel)
+        self.trials = [
+            TrialRun(context, step=group.step, group=group.group, trial=i, task=group.task, sampler=sampler, slot=slot)
+            for i in range(group.size)
+        ]
+
+    @property
+    def unfinished(self) -> int:
+        """Trials without a final outcome."""
+        return sum(not trial.done for trial in self.trials)
+
+    def cancel(self, by: str) -> None:
+        """Cancel the group: it does not train, not even on what is scored already."""
+        self.cancelled_by = by
+        for trial in self.trials:
+            trial.cancel(by)
+
+    async def run(self) -> GroupResult:
+        """All trials to their end.
+
+        Raises:
+            PolicyStopError: a trial's failure ends the run; the group's other trials were cancelled first.
+        """
+        self._context.emit(ev.GroupStarted(step=self.step, group=self.group, task=self.task, size=len(self.trials)))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for trial in self.trials:
+                    tasks.create_task(trial.run())
+        except BaseExceptionGroup as errors:
+            stop = next((e for e in errors.exceptions if isinstance(e, PolicyStopError)), errors.exceptions[0])
+            self._finish(GroupResult(group=self.group, kept=False, reason=str(stop), outcomes=self._outcomes()))
+            raise stop from None
+        except asyncio.CancelledError:
+            with contextlib.suppress(Exception):
+                self._finish(GroupResult(group=self.group, kept=False, reason="run ended", outcomes=self._outcomes()))
+            raise
+        return self._finish(self._result())
+
+    def _result(self) -> GroupResult:
+        results = [trial.result for trial in self.trials if trial.result is not None]
+        scored = [r for r in results if r.verdict.scored and r.captured is not None]
+        outcomes = self._outcomes()
+        if self.cancelled_by:
+            return GroupResult(
+                group=self.group, kept=False, reason=f"cancelled by {self.cancelled_by}", outcomes=outcomes
+            )
+        if len(scored) < min(MIN_SCORED, len(self.trials)):
+            reason = f"{len(scored)} scored of {len(self.trials)} trials, {MIN_SCORED} needed"
+            return GroupResult(group=self.group, kept=False, reason=reason, outcomes=outcomes)
+        result = GroupResult(group=self.group, kept=True, trials=scored, outcomes=outcomes)
+        result.zero_variance = max(result.rewards) - min(result.rewards) <= ZERO_VARIANCE
+        return result
+
+    def _outcomes(self) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for trial in self.trials:
+            outcome = trial.result.verdict.outcome if trial.result is not None else OutcomeClass.CANCELLED
+            counts[outcome.value] = counts.get(outcome.value, 0) + 1
+        return counts
+
+    def _finish(self, result: GroupResult) -> GroupResult:
+        mean, std = mean_and_std(result.rewards)
+        self._context.emit(
+            ev.GroupFinished(
+                step=self.step,
+                group=self.group,
+                kept=result.kept,
+                reason=result.reason,
+                reward_mean=mean,
+                reward_std=std,
+                zero_variance=result.zero_variance,
+            )
+        )
+        return result

@@ -1,0 +1,76 @@
+"""The cookbook's rollout strategy whose rollouts are Harbor trials."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import tinker
+from tinker.lib.public_interfaces.api_future import APIFuture
+from tinker_cookbook.completers import TokensWithLogprobs
+from tinker_cookbook.exceptions import AllTrajectoriesFailedError
+from tinker_cookbook.rl.rollout_strategy import RolloutResult, RolloutStrategy
+from tinker_cookbook.rl.types import EnvGroupBuilder, Trajectory, Transition
+
+from console.capture.base import CapturedCall
+from console.training.dataset import HarborGroup, TrialEnv
+from console.training.runtime import current
+
+
+@dataclass(frozen=True)
+class HarborTrials(RolloutStrategy):
+    """Hands each group to the engine and brings its scored trials back as trajectories.
+
+    It holds nothing: the cookbook deep-copies and dumps its config. It is set as `rollout_error_tolerance`, which is why
+    users may not set that option.
+    """
+
+    @property
+    def catches_group_errors(self) -> bool:
+        """False: whatever the engine raises ends the training loop."""
+        return False
+
+    async def execute(self, env_group_builder: EnvGroupBuilder, policy: object) -> RolloutResult:
+        """Run one group.
+
+        Raises:
+            AllTrajectoriesFailedError: the group was dropped; the step trains on the others.
+            PolicyStopError: an outcome ends the run.
+        """
+        assert isinstance(env_group_builder, HarborGroup)
+        sampler = getattr(policy, "sampling_client")  # noqa: B009 - the cookbook's completer has no public type for it
+        if isinstance(sampler, APIFuture):  # after a periodic save the cookbook passes a future
+            sampler = await sampler.result_async()
+        result = await current().run_group(env_group_builder, sampler)
+        if not result.kept:
+            raise AllTrajectoriesFailedError(result.reason)
+        envs: list[TrialEnv] = []
+        trajectories: list[Trajectory] = []
+        for trial in result.trials:
+            assert trial.captured is not None and trial.verdict.reward is not None
+            env = TrialEnv(trial.trial)
+            env.reward, env.outcome = trial.verdict.reward, trial.verdict.outcome
+            envs.append(env)
+            trajectories.append(trajectory(trial.captured.calls))
+        return RolloutResult(trajectories, envs, [])
+
+
+def trajectory(calls: Sequence[CapturedCall]) -> Trajectory:
+    """Captured calls in order as one trajectory: a transition a call, no step rewards.
+
+    The cookbook merges transitions while each prompt extends the one before and its action. A sample of no tokens has
+    nothing to train and is left out. `stop_reason` stays None, or the cookbook would clamp rewards of limited trials.
+    """
+    transitions = [
+        Transition(
+            tinker.ModelInput.from_ints(call.prompt_P),
+            TokensWithLogprobs(call.tokens_T, call.logprobs_T, call.stop_reason),
+            0.0,
+            False,
+        )
+        for call in calls
+        if call.tokens_T
+    ]
+    if transitions:
+        transitions[-1].episode_done = True
+    return Trajectory(transitions, tinker.ModelInput.empty(), stop_reason=None)

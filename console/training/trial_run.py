@@ -1,0 +1,334 @@
+"""The life of one trial: its tries, its route, its classification, and what the policy makes of a failure.
+
+Runs on the engine's main loop. Every try ends with exactly one `trial.finished` event, also when it is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from console.capture.base import CallReport, CapturedTrial, CaptureGateway, Route
+from console.errors import QuarterdeckError
+from console.journal import events as ev
+from console.outcomes.classes import STOP_EXIT_CODES, CallEvidence, OutcomeClass, TrialEvidence, Verdict
+from console.trials.protocol import StartTrial, TrialProgress, TrialReport
+
+EVIDENCE_TEXT = 300
+
+
+class TrialLauncher(Protocol):
+    """Runs a trial to its report; cancelling the call cancels the trial and waits until its sandbox is gone."""
+
+    async def run(self, spec: StartTrial, on_progress: Callable[[TrialProgress], None]) -> TrialReport: ...
+
+
+class FailurePolicy(msgspec.Struct, kw_only=True, frozen=True):
+    """What a non-scored outcome does: `on_failure` is stop, hold or retry; `hold_timeout` in seconds."""
+
+    on_failure: str = "stop"
+    max_tries: int = 3
+    hold_timeout: float = 600.0
+
+
+class Totals(msgspec.Struct, kw_only=True):
+    """Counters of the run, for the capture and sandbox reports."""
+
+    calls: int = 0
+    failed: int = 0
+    prompt_tokens: int = 0
+    sampled_tokens: int = 0
+    lost: int = 0
+    no_logprobs: int = 0
+    inflight: int = 0
+    sandboxes: int = 0
+    sandboxes_left: list[str] = []
+
+
+class TrialContext(msgspec.Struct, kw_only=True):
+    """What all trials of a run share.
+
+    Attributes:
+        trial_config: (task, proxy_url, proxy_api_key, key) -> Harbor trial config as JSON.
+        classify: evidence -> verdict; emit: appends an event.
+    """
+
+    emit: Callable[[ev.Event], None]
+    launcher: TrialLauncher
+    capture: CaptureGateway
+    trial_config: Callable[[Path, str, str, str], dict[str, Any]]
+    classify: Callable[[TrialEvidence], Verdict]
+    policy: FailurePolicy
+    totals: Totals
+    clock: Callable[[], float] = time.time
+
+
+class PolicyStopError(QuarterdeckError):
+    """A trial's outcome ends the run by policy. `exit_code` follows its class."""
+
+    def __init__(self, where: str, task: str, verdict: Verdict, exception: str | None) -> None:
+        parts = [f"{where} ({task}): {verdict.outcome.value.replace('_', ' ')}"]
+        parts += [x for x in (verdict.cause, exception) if x]
+        super().__init__(" ".join(parts) + (f": {verdict.evidence}" if verdict.evidence else ""))
+        self.exit_code = STOP_EXIT_CODES.get(verdict.outcome, 4)
+        self.verdict = verdict
+
+
+class TrialResult(msgspec.Struct, kw_only=True):
+    """The final try of a trial. `captured` is None when there was no route."""
+
+    trial: int
+    try_: int
+    verdict: Verdict
+    captured: CapturedTrial | None = None
+    report: TrialReport | None = None
+
+
+class TrialRun:
+    """One trial of a group, through all its tries.
+
+    Args:
+        context: shared; step, group, trial: indices from 0; task: directory of the Harbor task.
+        sampler: the policy's sampling client; slot: the group's limit on parallel trials.
+    """
+
+    def __init__(
+        self,
+        context: TrialContext,
+        *,
+        step: int,
+        group: int,
+        trial: int,
+        task: Path,
+        sampler: Any,
+        slot: asyncio.Semaphore,
+    ) -> None:
+        self._context, self._task, self._sampler, self._slot = context, task, sampler, slot
+        self.step, self.group, self.trial = step, group, trial
+        self.try_ = 0
+        self.result: TrialResult | None = None
+        self.cancelled_by: str | None = None
+        self._attempt: asyncio.Task[tuple[TrialReport, CapturedTrial]] | None = None
+        self._decision: asyncio.Future[str] | None = None
+        self._held: TrialResult | None = None
+        self._turns = 0
+
+    # --- what the operator may do -------------------------------------------------------------------------------
+
+    @property
+    def done(self) -> bool:
+        """Whether the trial has its final outcome."""
+        return self.result is not None
+
+    @property
+    def held(self) -> TrialResult | None:
+        """The failed try that waits for a decision, or None."""
+        return self._held
+
+    def cancel(self, by: str) -> None:
+        """End the trial without a score. No effect when it is done."""
+        if self.done or self.cancelled_by:
+            return
+        self.cancelled_by = by
+        if self._decision is not None and not self._decision.done():
+            self._decision.set_result("cancel")
+        if self._attempt is not None:
+            self._attempt.cancel()
+
+    def retry(self) -> bool:
+        """Grant a held trial another try; False when it is not held or its failure is not retryable."""
+        if self._held is None or not self._held.verdict.retryable or self._decision is None or self._decision.done():
+            return False
+        self._decision.set_result("retry")
+        return True
+
+    # --- its life -----------------------------------------------------------------------------------------------
+
+    async def run(self) -> TrialResult:
+        """The trial's final result.
+
+        Raises:
+            PolicyStopError: its failure ends the run.
+        """
+        while True:
+            async with self._slot:
+                result = self._cancelled() if self.cancelled_by else await self._one_try()
+            if result.verdict.scored or result.verdict.outcome is OutcomeClass.CANCELLED:
+                self.result = result
+                return result
+            if not await self._granted(result):
+                self.result = result
+                if self.cancelled_by:
+                    return self._cancelled_while_held(result)
+                exception = result.report.exception_type if result.report is not None else None
+                raise PolicyStopError(self.name, self._task.name, result.verdict, exception)
+            self.try_ += 1
+
+    @property
+    def name(self) -> str:
+        """As the screen names it."""
+        return f"step {self.step} g{self.group + 1}/t{self.trial + 1}"
+
+    async def _granted(self, result: TrialResult) -> bool:
+        """Whether the failed try is followed by another; waits for the operator under `hold`."""
+        policy, retryable = self._context.policy, result.verdict.retryable
+        by = "policy"
+        if policy.on_failure == "retry":
+            granted = retryable and self.try_ + 1 < policy.max_tries
+        elif policy.on_failure == "hold":
+            granted, by = await self._hold(result) == "retry", "operator"
+        else:
+            granted = False
+        if granted:
+            self._emit(ev.TrialRetried, try_=self.try_ + 1, by=by)
+        return granted
+
+    async def _hold(self, result: TrialResult) -> str:
+        deadline = self._context.clock() + self._context.policy.hold_timeout
+        self._held, self._decision = result, asyncio.get_running_loop().create_future()
+        self._emit(ev.TrialHeld, try_=self.try_, deadline=deadline)
+        try:
+            return await asyncio.wait_for(self._decision, self._context.policy.hold_timeout)
+        except TimeoutError:
+            return "stop"
+        finally:
+            self._held = self._decision = None
+
+    async def _one_try(self) -> TrialResult:
+        self._turns = 0
+        self._attempt = asyncio.ensure_future(self._execute())
+        try:
+            report, captured = await self._attempt
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            outer = task is not None and task.cancelling() > 0
+            result = self._cancelled("run" if outer and self.cancelled_by is None else None)
+            if outer:
+                self.result = result
+                raise
+            return result
+        finally:
+            self._attempt = None
+        evidence = _evidence(report, captured.evidence, self.cancelled_by)
+        return self._finished(self._context.classify(evidence), report, captured)
+
+    async def _execute(self) -> tuple[TrialReport, CapturedTrial]:
+        key = f"s{self.step}.g{self.group}.t{self.trial}.y{self.try_}"
+        totals = self._context.totals
+        self._emit(ev.TrialPhase, try_=self.try_, phase="create")
+        route = await self._context.capture.open_route(key, self._sampler, self._on_call)
+        live = _SandboxCounter(totals)
+        try:
+            config = self._context.trial_config(self._task, route.url, route.api_key, key)
+            report = await self._context.launcher.run(
+                StartTrial(key=key, config=config), lambda progress: self._on_progress(progress, route, live)
+            )
+        finally:
+            live.gone()
+            captured = await route.seal()
+            totals.lost += captured.evidence.lost
+            totals.no_logprobs += captured.evidence.no_logprobs
+        totals.sandboxes_left += report.sandbox_left
+        return report, captured
+
+    def _on_progress(self, progress: TrialProgress, route: Route, live: _SandboxCounter) -> None:
+        if progress.phase == "environment":
+            live.started()
+        elif progress.phase in ("verify", "teardown"):
+            route.stop()
+        self._emit(ev.TrialPhase, try_=self.try_, phase=progress.phase)
+
+    def _on_call(self, call: CallReport) -> None:
+        totals = self._context.totals
+        if call.ok:
+            self._turns += 1
+            totals.calls += 1
+            totals.prompt_tokens += call.prompt_tokens
+            totals.sampled_tokens += call.sampled_tokens
+        else:
+            totals.failed += 1
+        self._emit(
+            ev.TrialTurn,
+            try_=self.try_,
+            turn=self._turns,
+            prompt_tokens=call.prompt_tokens if call.ok else 0,
+            sampled_tokens=call.sampled_tokens,
+            seconds=round(call.seconds, 4),
+            status=call.status,
+        )
+
+    def _finished(self, verdict: Verdict, report: TrialReport, captured: CapturedTrial) -> TrialResult:
+        self._emit(
+            ev.TrialFinished,
+            try_=self.try_,
+            outcome=verdict.outcome.value,
+            cause=verdict.cause,
+            rule=verdict.rule,
+            evidence=verdict.evidence[:EVIDENCE_TEXT],
+            reward=verdict.reward if verdict.scored else None,
+            retryable=verdict.retryable,
+            exception=report.exception_type,
+            trial_dir=report.trial_dir,
+            turns=self._turns,
+            prompt_tokens=sum(len(call.prompt_P) for call in captured.calls),
+            sampled_tokens=captured.evidence.sampled_tokens,
+            seconds={name: round(value, 4) for name, value in report.seconds.items()},
+        )
+        return TrialResult(trial=self.trial, try_=self.try_, verdict=verdict, captured=captured, report=report)
+
+    def _cancelled(self, by: str | None = None) -> TrialResult:
+        who = self.cancelled_by or by or "run"
+        verdict = Verdict(outcome=OutcomeClass.CANCELLED, cause=who, rule="cancelled", evidence=f"cancelled by {who}")
+        self._emit(
+            ev.TrialFinished,
+            try_=self.try_,
+            outcome=verdict.outcome.value,
+            cause=who,
+            rule=verdict.rule,
+            evidence=verdict.evidence,
+            turns=self._turns,
+        )
+        return TrialResult(trial=self.trial, try_=self.try_, verdict=verdict)
+
+    def _cancelled_while_held(self, failed: TrialResult) -> TrialResult:
+        self.result = self._cancelled()
+        return self.result
+
+    def _emit(self, event: Callable[..., ev.Event], **fields: Any) -> None:
+        self._context.emit(event(step=self.step, group=self.group, trial=self.trial, **fields))
+
+
+class _SandboxCounter:
+    """Counts one sandbox in the totals while it lives."""
+
+    def __init__(self, totals: Totals) -> None:
+        self._totals, self._live = totals, False
+
+    def started(self) -> None:
+        if not self._live:
+            self._live = True
+            self._totals.sandboxes += 1
+
+    def gone(self) -> None:
+        if self._live:
+            self._live = False
+            self._totals.sandboxes -= 1
+
+
+def _evidence(report: TrialReport, calls: CallEvidence, cancelled_by: str | None) -> TrialEvidence:
+    return TrialEvidence(
+        exception_type=report.exception_type,
+        exception_message=report.exception_message,
+        exception_phase=report.exception_phase,
+        rewards=report.rewards,
+        verifier_output=report.verifier_output,
+        agent_seconds=report.seconds.get("agent"),
+        agent_timeout=report.agent_timeout,
+        calls=calls,
+        cancelled_by=cancelled_by,
+    )
