@@ -40,7 +40,8 @@ def _decide(evidence: TrialEvidence, policy: RewardPolicy) -> Verdict:
         return broken
     kind = evidence.exception_type
     if kind is not None:
-        kind = text.unwrapped(kind, evidence.exception_message)
+        inner = text.unwrapped(kind, evidence.exception_message)
+        kind = kind if inner in types.SCOREABLE else inner  # a message never puts a type on the allow-list
         early = _before_the_agent(kind, evidence)
         if early is not None:
             return early
