@@ -139,6 +139,9 @@ def _group_finished(view: RunView, e: ev.GroupFinished) -> None:
     if group is not None:
         group.finished, group.kept, group.reason = e.ts, e.kept, e.reason
         group.reward_mean, group.reward_std, group.zero_variance = e.reward_mean, e.reward_std, e.zero_variance
+        for trial in group.trials:
+            if trial.phase == "held":
+                trial.phase, trial.hold_deadline = "done", None
 
 
 def _group(state: RunState, step: int, group: int) -> GroupState | None:

@@ -1,7 +1,8 @@
 """Where the cookbook's side of the process meets the engine's.
 
-The cookbook's loop runs on a thread with an event loop of its own, and its config must be plain data (it is deep-copied and
-dumped). So the strategy and the dataset builder hold nothing and look up the `Runtime` here: one run per process.
+The cookbook's loop runs on a thread with an event loop of its own, and its config must be plain data (it is
+deep-copied and dumped). So the strategy and the dataset builder hold nothing and look up the `Runtime` here: one run
+per process.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Runtime:
         self.groups: list[GroupResult] = []
         self.figures: list[BatchFigures] = []
         self.planned: int | None = None
+        self.checkpoints: Any = None
         self.last_saved = -1
         self.finished_steps = 0
 
@@ -64,6 +66,10 @@ class Runtime:
         self.step = step
         self.groups, self.figures = [], []
         self.emit(ev.StepStarted(step=step, groups=len(batch), policy_version=self.policy_version))
+
+    def begin_training(self) -> None:
+        """The rollouts are in; the batch is prepared and trained on."""
+        self.emit(ev.RunPhase(phase="training"))
 
     async def run_group(self, group: HarborGroup, sampler: Any) -> GroupResult:
         """Run a group on the engine's loop and wait for it here. A cancellation crosses over."""

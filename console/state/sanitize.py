@@ -1,0 +1,74 @@
+"""One function that makes any string safe to paint: text of models, tools, sandboxes, gateways, file and task names.
+
+A terminal obeys control characters wherever they come from, so a transcript could retitle the window, write the
+clipboard or repaint the screen. `sanitize` is applied to each field on its own, before fields are joined, so that a
+sequence opened in one field cannot swallow the next.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+FIELD_LIMIT = 4000
+_COMBINING_LIMIT = 2
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+# A string sequence (OSC, DCS, APC, PM, SOS) goes as a whole when it is closed within bounds; an open one loses its
+# introducer only, so that what follows stays readable.
+_STRINGS = re.compile(r"(?:\x1b[\]P_^X]|[\x9d\x90\x9f\x9e\x98])[^\x07\x1b\x9c\n]{0,2000}(?:\x07|\x1b\\|\x9c)")
+_CSI = re.compile(r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]")
+_ESCAPES = re.compile(r"\x1b[ -/]{0,8}[0-~]")
+_PLAIN = re.compile(r"[\x20-\x7e]*")
+_SPACES = re.compile(r"[\t\n\r\x0b\x0c\u2028\u2029]+")
+
+
+def sanitize(text: object, limit: int = FIELD_LIMIT, keep_newlines: bool = False) -> str:
+    """`text` as printable characters only.
+
+    Escape sequences, C0 and C1 controls, DEL, bidi controls, zero-width and other format characters are dropped; lone
+    surrogates, private-use and unassigned characters become U+FFFD; runs of combining marks are cut to two. Line
+    breaks and tabs become one space, or, with `keep_newlines`, stay as line feeds and four spaces. The result has at
+    most `limit` characters, the last one an ellipsis when something was cut.
+    """
+    value = text if isinstance(text, str) else str(text)
+    if len(value) <= limit and _PLAIN.fullmatch(value):
+        return value
+    cut = len(value) > limit * 4
+    value = value[: limit * 4]
+    value = _STRINGS.sub("", value)
+    value = _CSI.sub("", value)
+    value = _ESCAPES.sub("", value)
+    if keep_newlines:
+        value = value.replace("\r\n", "\n").replace("\t", "    ")
+        value = "\n".join(_printable(_SPACES.sub(" ", line)) for line in value.split("\n"))
+    else:
+        value = _printable(_SPACES.sub(" ", value))
+    if cut or len(value) > limit:
+        value = value[: max(0, limit - 1)] + "…"
+    return value
+
+
+def _printable(text: str) -> str:
+    if text.isascii() and text.isprintable():
+        return text
+    out: list[str] = []
+    marks = 0
+    for char in text:
+        category = unicodedata.category(char)
+        if category in ("Mn", "Me"):
+            marks += 1
+            # Variation selectors switch a glyph's width in some terminals and not in others.
+            if marks <= _COMBINING_LIMIT and not "\ufe00" <= char <= "\ufe0f" and out:
+                out.append(char)
+            continue
+        marks = 0
+        if category in ("Cc", "Cf"):
+            continue
+        if category in ("Cs", "Co", "Cn"):
+            out.append(_REPLACEMENT)
+        elif category in ("Zs", "Zl", "Zp"):
+            out.append(" ")
+        else:
+            out.append(char)
+    return "".join(out)

@@ -1,0 +1,166 @@
+"""Watching the official loop: the one place that rebinds names of the cookbook, and undoes it.
+
+Five names, while one run lasts:
+
+* `ml_log.setup_logging`: without its take-over of the root logger and its table printer, and with a logger of ours,
+  whose `log_metrics` is the end of a step;
+* `checkpoint_utils.CheckpointManager`: reports saves, and can be asked for one;
+* `train.print_group`: writes megabytes a step, does nothing here;
+* `train.train_step`: calls the original with a client that notes the loss, and derives the figures it drops; and
+  `train.compute_advantages`, whose result is checked against the definition.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from tinker_cookbook import checkpoint_utils
+from tinker_cookbook.rl import train
+from tinker_cookbook.utils import ml_log
+
+from console.errors import QuarterdeckError
+from console.journal import events as ev
+from console.training.advantages import check_advantages
+from console.training.figures import batch_figures
+from console.training.runtime import Runtime
+from console.training.steps import step_row
+
+
+class _NotingFuture:
+    """Passes a forward-backward result through and notes its metrics."""
+
+    def __init__(self, inner: Any, noted: list[dict[str, float]]) -> None:
+        self._inner, self._noted = inner, noted
+
+    async def result_async(self, *args: Any, **kwargs: Any) -> Any:
+        result = await self._inner.result_async(*args, **kwargs)
+        self._noted.append(dict(result.metrics or {}))
+        return result
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class _NotingClient:
+    """A training client that notes what `forward_backward` reports; everything else is the client's own."""
+
+    def __init__(self, inner: Any, noted: list[dict[str, float]]) -> None:
+        self._inner, self._noted = inner, noted
+
+    async def forward_backward_async(self, *args: Any, **kwargs: Any) -> Any:
+        return _NotingFuture(await self._inner.forward_backward_async(*args, **kwargs), self._noted)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class _StepLogger(ml_log.Logger):
+    """The end of a step: turns the cookbook's metrics and what we noted into one row."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def log_hparams(self, config: Any) -> None:
+        """The run's manifest has the configuration."""
+
+    def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
+        runtime = self._runtime
+        runtime.finished_steps = runtime.step + 1
+        runtime.emit(step_row(runtime, metrics))
+
+
+@contextlib.contextmanager
+def observed(runtime: Runtime) -> Iterator[None]:
+    """While the context lasts, the cookbook's loop reports to `runtime`."""
+    saved = {
+        (ml_log, "setup_logging"): ml_log.setup_logging,
+        (checkpoint_utils, "CheckpointManager"): checkpoint_utils.CheckpointManager,
+        (train, "print_group"): train.print_group,
+        (train, "train_step"): train.train_step,
+        (train, "compute_advantages"): train.compute_advantages,
+    }
+    ml_log.setup_logging = _setup_logging(runtime, ml_log.setup_logging)
+    checkpoint_utils.CheckpointManager = _manager_class(runtime, checkpoint_utils.CheckpointManager)
+    train.print_group = lambda *args, **kwargs: None
+    train.train_step = _train_step(runtime, train.train_step)
+    train.compute_advantages = _checked_advantages(train.compute_advantages)
+    try:
+        yield
+    finally:
+        for (module, name), original in saved.items():
+            setattr(module, name, original)
+
+
+def _setup_logging(runtime: Runtime, original: Any) -> Any:
+    def setup_logging(*args: Any, **kwargs: Any) -> Any:
+        kwargs["do_configure_logging_module"] = False
+        logger = original(*args, **kwargs)
+        kept = [x for x in logger.loggers if not isinstance(x, ml_log.PrettyPrintLogger)]
+        logger.loggers = [*kept, _StepLogger(runtime)]
+        return logger
+
+    return setup_logging
+
+
+def _manager_class(runtime: Runtime, original: Any) -> Any:
+    class ReportingManager(original):  # type: ignore[misc, valid-type]
+        """Reports every save. `step` counts the steps that are in the checkpoint, and is where a resume goes on."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            runtime.checkpoints = self
+
+        async def save_periodic_async(self, step: int, loop_state: dict[str, Any]) -> dict[str, str]:
+            return await self.save_at(step, "periodic")
+
+        async def save_at(self, steps_done: int, kind: str) -> dict[str, str]:
+            """Save a full checkpoint that resumes at step `steps_done`."""
+            runtime.emit(ev.RunPhase(phase="saving"))
+            paths: dict[str, str] = await super().save_periodic_async(steps_done, {"batch": steps_done})
+            self._report(f"{steps_done:06d}", steps_done, paths, kind)
+            return paths
+
+        async def save_final_async(self, loop_state: dict[str, Any]) -> dict[str, str]:
+            runtime.emit(ev.RunPhase(phase="saving"))
+            paths: dict[str, str] = await super().save_final_async(loop_state)
+            self._report("final", int(loop_state.get("batch", 0)), paths, "final")
+            return paths
+
+        def _report(self, name: str, steps_done: int, paths: dict[str, str], kind: str) -> None:
+            runtime.last_saved = steps_done
+            runtime.emit(
+                ev.CheckpointSaved(name=name, step=steps_done, path=str(paths.get("state_path", "")), kind=kind)
+            )
+
+    return ReportingManager
+
+
+def _train_step(runtime: Runtime, original: Any) -> Any:
+    async def train_step(data_D: list[Any], training_client: Any, *args: Any, **kwargs: Any) -> Any:
+        runtime.begin_training()
+        bound = dict(zip(("learning_rate", "num_substeps", "loss_fn", "loss_fn_config"), args)) | kwargs
+        noted: list[dict[str, float]] = []
+        logprobs_D = await original(data_D, _NotingClient(training_client, noted), *args, **kwargs)
+        runtime.policy_version += min(int(bound.get("num_substeps") or 1), len(data_D))
+        losses = [m["loss:sum"] for m in noted if "loss:sum" in m]
+        reported = sum(losses) if losses and len(losses) == len(noted) else None
+        runtime.figures.append(
+            batch_figures(data_D, logprobs_D, str(bound.get("loss_fn")), bound.get("loss_fn_config"), reported)
+        )
+        return logprobs_D
+
+    return train_step
+
+
+def _checked_advantages(original: Any) -> Any:
+    def compute_advantages(groups_P: list[Any], *args: Any, **kwargs: Any) -> Any:
+        advantages_P = original(groups_P, *args, **kwargs)
+        for group, advantages_G in zip(groups_P, advantages_P):
+            problem = check_advantages(group.get_total_rewards(), [float(a) for a in advantages_G])
+            if problem is not None:
+                raise QuarterdeckError(f"the cookbook's group advantages are not reward minus group mean: {problem}")
+        return advantages_P
+
+    return compute_advantages
