@@ -4,8 +4,8 @@ A `Case` is one task with its names drawn: what is asked, what lies in `/app`, t
 another, the slips a hasty hand makes at each of them, and how the result is graded. `console.training.pretrain` draws
 cases by the thousand; `python -m console.training.bundled_tasks --out DIR` writes the sixteen that are bundled.
 
-Kinds with two commands or more hide what the next command needs (a name, a word) in prose, in a listing or in the output
-of a check, so no single command written blind solves them.
+Kinds with two commands or more hide what the next command needs (a name, a word) in prose, in a listing or in a check's
+output, so no single command written blind solves them.
 """
 
 from __future__ import annotations
@@ -17,19 +17,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-WORDS = (
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+WORDS = _words(
     "anchor apple bridge candle castle cloud desert drum falcon feather fire garden hammer island kettle lamp lantern "
     "lemon light maple mirror moon needle ocean paper pepper pillow rain river road sail ship snow spring star stone "
     "storm sugar table thunder tower tree valley violin water wheel window winter wood"
-).split()
-STEMS = "notes out log data todo list report result temp main test demo info draft page item plan memo index order".split()
-EXTENSIONS = "txt md csv cfg".split()
-FOLDERS = "archive backup boats build cache charts docs export images inbox logs maps music photos ports work".split()
-NOTES = "note.txt letter.txt message.txt request.txt readme.txt".split()
+)
+STEMS = _words(
+    "notes out log data todo list report result temp main test demo info draft page item plan memo index order"
+)
+EXTENSIONS = _words("txt md csv cfg")
+FOLDERS = _words("archive backup boats build cache charts docs export images inbox logs maps music photos ports work")
+NOTES = _words("note.txt letter.txt message.txt request.txt readme.txt")
 NAMED_AFTER = {
-    "colour": "amber blue green orange pink purple red white yellow".split(),
-    "animal": "badger cat dog fox goat horse owl rabbit wolf".split(),
-    "metal": "brass bronze copper gold iron lead silver steel zinc".split(),
+    "colour": _words("amber blue green orange pink purple red white yellow"),
+    "animal": _words("badger cat dog fox goat horse owl rabbit wolf"),
+    "metal": _words("brass bronze copper gold iron lead silver steel zinc"),
 }
 CHECK = "check.sh"
 
@@ -97,7 +104,9 @@ def _append(rng: random.Random, *taken: str) -> Act:
 def _folder(rng: random.Random, *taken: str) -> Act:
     d = rng.choice(FOLDERS)
     asked = (f"Make a folder called {d}.", f"Create the folder {d}.")
-    return Act(asked, {}, f"mkdir {d}", (f"touch {d}", f"touch {d}", f"ls {d}"), ((f"[ -e {d} ]", 0.2), (f"[ -d {d} ]", 1.0)))
+    return Act(
+        asked, {}, f"mkdir {d}", (f"touch {d}", f"touch {d}", f"ls {d}"), ((f"[ -e {d} ]", 0.2), (f"[ -d {d} ]", 1.0))
+    )
 
 
 def _copy(rng: random.Random, *taken: str) -> Act:
@@ -180,7 +189,10 @@ def _pick(rng: random.Random, sort: str | None = None) -> Case:
         asked,
         {names[s]: texts[s] + "\n" for s in names},
         ("ls", f"rm {target}"),
-        ((f"rm {blind}", f"touch {blind}", f"touch {blind}"), (f"touch {target}", f"cat {target}", f"rm {rng.choice(others)}")),
+        (
+            (f"rm {blind}", f"touch {blind}", f"touch {blind}"),
+            (f"touch {target}", f"cat {target}", f"rm {rng.choice(others)}"),
+        ),
         ((f"[ ! -e {target} ]", 0.3), (f"[ ! -e {target} ] && {kept}", 1.0)),
     )
 

@@ -91,7 +91,7 @@ class ToyShell:
                 if self.files.pop(name, "gone") == "gone":
                     return 1, f"rm: cannot remove '{name}': No such file or directory"
                 return 0, ""
-            case ("cp" | "mv"), [old, new]:
+            case (("cp" | "mv"), [old, new]):
                 if old not in self.files:
                     return 1, f"{verb}: cannot stat '{old}': No such file or directory"
                 self.files[new] = self.files.pop(old) if verb == "mv" else self.files[old]

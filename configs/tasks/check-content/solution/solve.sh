@@ -1,0 +1,4 @@
+#!/bin/bash
+cd /app || exit 1
+sh check.sh
+echo rain > demo.cfg

@@ -1,0 +1,4 @@
+#!/bin/bash
+cd /app || exit 1
+cat letter.txt
+rm data.txt
