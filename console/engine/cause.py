@@ -1,0 +1,73 @@
+"""Why a run ends. The first cause wins."""
+
+from __future__ import annotations
+
+import msgspec
+
+SANDBOXES_LEFT = 8
+
+
+class Cause(msgspec.Struct, kw_only=True, frozen=True):
+    """`status`: completed, stopped or failed; `exit_code`: see the table of exit codes; `reason`: one sentence."""
+
+    status: str
+    exit_code: int
+    reason: str = ""
+
+
+COMPLETED = Cause(status="completed", exit_code=0)
+STOPPED = Cause(status="stopped", exit_code=3, reason="stopped by the operator")
+
+
+class CauseKeeper:
+    """Keeps the first cause that is given."""
+
+    def __init__(self) -> None:
+        self._cause: Cause | None = None
+
+    @property
+    def cause(self) -> Cause | None:
+        """The cause so far."""
+        return self._cause
+
+    def give(self, cause: Cause) -> None:
+        """Name a cause; ignored when there is one already."""
+        if self._cause is None:
+            self._cause = cause
+
+    def final(self, sandboxes_left: list[str]) -> Cause:
+        """The cause the run ends with. Sandboxes left behind replace the exit codes 0 and 3 only."""
+        cause = self._cause or Cause(status="failed", exit_code=7, reason="the engine ended without a cause")
+        if sandboxes_left and cause.exit_code in (0, 3):
+            reason = f"{len(sandboxes_left)} sandboxes left behind: {', '.join(sandboxes_left[:3])}"
+            return Cause(status=cause.status, exit_code=SANDBOXES_LEFT, reason=reason)
+        return cause
+
+
+def cause_of(error: BaseException) -> Cause:
+    """The cause that an exception of the training loop stands for."""
+    from console.errors import GatewayLostError, QuarterdeckError
+
+    text = one_line(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+    if isinstance(error, QuarterdeckError):
+        status = "stopped" if error.exit_code == 4 else "failed"
+        return Cause(status=status, exit_code=error.exit_code, reason=one_line(str(error)))
+    if _is_gateway_loss(error):
+        return Cause(status="failed", exit_code=GatewayLostError.exit_code, reason=f"gateway lost: {text}")
+    return Cause(status="failed", exit_code=7, reason=text)
+
+
+def one_line(text: str, limit: int = 400) -> str:
+    """The text on one line, bounded."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def _is_gateway_loss(error: BaseException) -> bool:
+    import tinker
+
+    if isinstance(error, tinker.APIConnectionError | tinker.InternalServerError | tinker.NotFoundError):
+        return True
+    text = str(error).lower()
+    lost = ("unknown session", "unknown model", "lease expired", "unknown or expired", "connection refused")
+    return isinstance(error, tinker.TinkerError) and any(word in text for word in lost)
