@@ -1,4 +1,4 @@
-"""The viewer's end of the socket: one connection, its stream and its commands. `follow.py` reconnects, this does not."""
+"""The viewer's end of the socket: one connection, its stream and its commands. `follow.py` is what reconnects."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class RunFollower:
         return await self.client.command(command, timeout)
 
     def _take(self, item: RunView | Event) -> bool:
-        """Move the cursor. False for an event that was handed out already. A hole ends the connection."""
+        """Move the cursor. False for an event that was handed out already. After a hole the next view starts anew."""
         if isinstance(item, RunView):
             self.cursor = item.state.seq
             return True
@@ -121,6 +121,7 @@ class RunFollower:
         if item.seq < expected:
             return False
         if item.seq > expected:
+            self.cursor = None
             raise ControlError(f"run {self._run}: events {expected} to {item.seq - 1} are missing from the stream")
         self.cursor = item.seq
         return True

@@ -1,4 +1,4 @@
-"""What goes over the socket: one JSON object a line, told apart by `msg`; journal lines travel inside `events` unchanged.
+"""What goes over the socket: one JSON object a line, told apart by `msg`. Journal lines travel in `events`, unchanged.
 
 The server speaks first, with `hello`. A client sends `subscribe` (once a connection) and any number of `command`.
 Unknown fields from the server are ignored by older clients; a request with unknown fields is refused, since ignoring a
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from console.control.commands import Command
-from console.journal.events import SCHEMA_VERSION, Scalars, StepFinished
+from console.journal.events import SCHEMA_VERSION, Scalars, Snapshot, StepFinished, decode_event, encode_event
 
 PROTOCOL = 1
 MAX_INCOMING = 64 * 1024
@@ -128,6 +128,28 @@ def decode_request(line: bytes) -> AnyRequest:
 def decode_reply(line: bytes) -> AnyReply:
     """A server's message. Raises `ValueError` when it is not one."""
     return _reply_decoder.decode(line)
+
+
+class _Seq(msgspec.Struct):
+    seq: int
+
+
+_seq_decoder = msgspec.json.Decoder(_Seq)
+
+
+def seq_of(line: bytes) -> int:
+    """The `seq` of a journal line. Raises `ValueError` when it has none."""
+    return _seq_decoder.decode(line).seq
+
+
+def for_wire(line: bytes) -> bytes:
+    """A journal line as viewers get it: without newline, and a snapshot without its state, which a fold ignores."""
+    line = line.rstrip(b"\n")
+    if b'"snapshot"' in line[:256]:
+        event = decode_event(line)
+        if isinstance(event, Snapshot):
+            return encode_event(Snapshot(seq=event.seq, ts=event.ts, steps_done=event.steps_done))
+    return line
 
 
 def event_batches(lines: Iterable[bytes]) -> Iterator[bytes]:

@@ -1,0 +1,72 @@
+"""`audit.jsonl`: who asked for what, written and synced before it is done, and what came of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import msgspec
+
+from console.control.commands import Command, CommandResult
+from console.journal.events import Scalars
+
+
+class AuditLine(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One line. `stage` is intent or result; `peer`: pid and uid that sent it; `status`, `text`: of the result."""
+
+    v: int = 1
+    ts: float
+    stage: str
+    id: str
+    command: str
+    args: Scalars = {}
+    author: str = ""
+    reason: str = ""
+    peer: str = ""
+    status: str = ""
+    text: str = ""
+
+
+class AuditLog:
+    """Appends to the file; each line is on the disk when the method returns."""
+
+    def __init__(self, path: Path) -> None:
+        """Open for appending, 0600. Raises `OSError`."""
+        self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        size = os.fstat(self._fd).st_size
+        if size and os.pread(self._fd, 1, size - 1) != b"\n":
+            os.write(self._fd, b"\n")  # a crash tore the last line; the next one must not continue it
+
+    def intent(self, command: Command, peer: str = "") -> None:
+        """Before anything is done. Raises `OSError` when it cannot be written: then nothing may be done."""
+        self._append("intent", command, peer)
+
+    def result(self, command: Command, result: CommandResult, peer: str = "") -> None:
+        """After it was done or refused."""
+        self._append("result", command, peer, result.status, result.text)
+
+    def close(self) -> None:
+        """Close the file; further lines are an error."""
+        os.close(self._fd)
+
+    def _append(self, stage: str, command: Command, peer: str, status: str = "", text: str = "") -> None:
+        line = AuditLine(
+            ts=time.time(), stage=stage, id=command.id, command=command.command, args=command.args,
+            author=command.author, reason=command.reason, peer=peer, status=status, text=text,
+        )  # fmt: skip
+        data = msgspec.json.encode(line, order="deterministic") + b"\n"
+        while data:
+            data = data[os.write(self._fd, data) :]
+        os.fsync(self._fd)
+
+
+def read_audit(path: Path) -> list[AuditLine]:
+    """All intact lines, oldest first; torn ones are skipped. Raises `OSError`."""
+    lines = []
+    for line in path.read_bytes().splitlines():
+        try:
+            lines.append(msgspec.json.decode(line, type=AuditLine))
+        except msgspec.DecodeError:
+            continue
+    return lines

@@ -1,0 +1,173 @@
+"""A command's whole way, without a socket: check, record, accept, do, record.
+
+Intent is on the disk, in the journal and in the audit file, before anything is done; what cannot be recorded is not
+done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from console.control.audit import AuditLog
+from console.control.commands import COMMANDS, Command, CommandResult
+from console.control.text import one_line
+from console.journal.events import CommandAccepted, CommandFinished, CommandRequested, Event, Scalars
+
+REASON_LIMIT = 500
+AUTHOR_LIMIT = 120
+ID_LIMIT = 64
+RESULTS_KEPT = 1000
+
+_log = logging.getLogger(__name__)
+_ARGS: dict[str, frozenset[str]] = {
+    "none": frozenset(),
+    "group": frozenset({"group"}),
+    "trial": frozenset({"group", "trial"}),
+    "optional": frozenset({"group", "trial"}),
+}
+
+
+class CommandHandler(Protocol):
+    """What the engine does with commands. Texts are shown to the operator: one sentence."""
+
+    def describe(self, command: Command) -> tuple[bool, str]:
+        """Whether it can be done now, and what would happen or why not. Without effect."""
+
+    async def execute(self, command: Command) -> tuple[bool, str]:
+        """Do it; return whether it was done, and what happened. Doing it again must be harmless."""
+
+
+class CommandDispatcher:
+    """Takes commands from any number of senders; each id is done once."""
+
+    def __init__(self, append_event: Callable[[Event], object], audit: AuditLog, handler: CommandHandler) -> None:
+        """`append_event` must have a command's event on the disk when it returns, as the journal writer has."""
+        self._append = append_event
+        self._audit = audit
+        self._handler = handler
+        self._tasks: dict[str, tuple[bytes, asyncio.Task[CommandResult]]] = {}
+
+    async def submit(self, command: Command, peer: str = "") -> CommandResult:
+        """The command's result. It is carried out to its end even if the caller goes away.
+
+        The same id again waits for, or repeats, the same result; the same id with other content is refused.
+        """
+        fault = fault_of(command)
+        command = _cleaned(command)
+        if fault:
+            return CommandResult(id=command.id, status="refused", text=fault)
+        if command.dry_run:
+            done, text = self._describe(command)
+            return CommandResult(id=command.id, status="dry_run" if done else "refused", text=text)
+        content = msgspec.json.encode([command.command, command.args], order="deterministic")
+        known = self._tasks.get(command.id)
+        if known is None:
+            known = (content, asyncio.create_task(self._carry_out(command, peer)))
+            self._tasks[command.id] = known
+            self._forget_old()
+        elif known[0] != content:
+            return CommandResult(id=command.id, status="refused", text=f"id {command.id} was used for another command")
+        return await asyncio.shield(known[1])
+
+    async def close(self) -> None:
+        """Cancel what is under way; each such command is recorded as refused because the engine ended."""
+        tasks = [task for _, task in self._tasks.values() if not task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _carry_out(self, command: Command, peer: str) -> CommandResult:
+        try:
+            self._append(
+                CommandRequested(
+                    id=command.id, command=command.command, args=command.args, author=command.author,
+                    reason=command.reason,
+                )
+            )  # fmt: skip
+            self._audit.intent(command, peer)
+            possible, text = self._describe(command)
+            if not possible:
+                return self._finish(command, peer, "refused", text)
+            self._append(CommandAccepted(id=command.id, effect=text))
+        except Exception as error:
+            _log.exception("command %s was not recorded, so not done", command.command)
+            text = f"it could not be recorded ({_short(error)}), so nothing was done"
+            return self._finish(command, peer, "refused", text)
+        try:
+            done, text = await self._handler.execute(command)
+        except asyncio.CancelledError:
+            return self._finish(command, peer, "refused", "the engine ended first")
+        except Exception as error:
+            _log.exception("command %s failed", command.command)
+            return self._finish(command, peer, "refused", f"it failed: {_short(error)}")
+        return self._finish(command, peer, "done" if done else "refused", text)
+
+    def _finish(self, command: Command, peer: str, status: str, text: str) -> CommandResult:
+        """Record the end. A full disk must not hide from the sender what was done."""
+        result = CommandResult(id=command.id, status=status, text=one_line(text, REASON_LIMIT))
+        try:
+            self._append(CommandFinished(id=command.id, status=status, result=result.text))
+            self._audit.result(command, result, peer)
+        except Exception:
+            _log.exception("the result of command %s (%s) was not recorded", command.command, status)
+        return result
+
+    def _describe(self, command: Command) -> tuple[bool, str]:
+        try:
+            return self._handler.describe(command)
+        except Exception as error:
+            _log.exception("command %s cannot be judged", command.command)
+            return False, f"it cannot be judged now: {_short(error)}"
+
+    def _forget_old(self) -> None:
+        excess = len(self._tasks) - RESULTS_KEPT
+        for known in [i for i, (_, task) in self._tasks.items() if task.done()][: max(0, excess)]:
+            del self._tasks[known]
+
+
+def fault_of(command: Command) -> str:
+    """What is wrong with the command's form, empty when nothing is. Whether it can be done is the engine's to say."""
+    spec = COMMANDS.get(command.command)
+    if not command.id or one_line(command.id, ID_LIMIT) != command.id:
+        return f"a command needs an id of 1 to {ID_LIMIT} printable characters"
+    if spec is None:
+        return f"unknown command {one_line(command.command, 40)!r}: choose from {', '.join(COMMANDS)}"
+    allowed = _ARGS[spec.target] | ({"on"} if spec.name == "stop_after_step" else frozenset())
+    unknown = sorted(set(command.args) - allowed)
+    if unknown:
+        return f"{spec.name} does not take {', '.join(repr(one_line(u, 40)) for u in unknown)}"
+    return _target_fault(spec.name, spec.target, command.args)
+
+
+def _target_fault(name: str, target: str, args: Scalars) -> str:
+    for key in ("group", "trial"):
+        value = args.get(key)
+        if key in args and not (isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31):
+            return f"{name}: {key} must be an index from 0"
+    if not isinstance(args.get("on", True), bool):
+        return f"{name}: on must be true or false"
+    if target in ("group", "trial") and "group" not in args:
+        return f"{name} needs a target: {'g3' if target == 'group' else 'g3/t5'}"
+    if target == "trial" and "trial" not in args:
+        return f"{name} needs a trial: g{args['group'] + 1}/t1, for example"  # type: ignore[operator]
+    if "trial" in args and "group" not in args:
+        return f"{name}: a trial needs its group"
+    return ""
+
+
+def _cleaned(command: Command) -> Command:
+    return msgspec.structs.replace(
+        command,
+        id=one_line(command.id, ID_LIMIT),
+        author=one_line(command.author, AUTHOR_LIMIT),
+        reason=one_line(command.reason, REASON_LIMIT),
+    )
+
+
+def _short(error: Exception) -> str:
+    return f"{type(error).__name__}: {one_line(str(error), 200)}"
