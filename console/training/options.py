@@ -1,0 +1,302 @@
+"""The options of a training run: from the command line and a TOML file to `RunOptions`.
+
+Everything is checked against the committed schema, so a mistake costs one line and no heavy import. The engine receives
+the result as a file; only it builds the cookbook's own config from it (`cookbook_config.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from console.errors import UsageError
+from console.training.schema import Option, load_schema
+from console.training.schema_values import ValueProblem, from_text, from_toml, resolve_path
+
+Scalar = float | int | str | bool | None
+
+_PATH = {"kind": "path"}
+_KEY = re.compile(r"[\w.@-]+")
+
+
+class HarborOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How trials run, under `harbor.`."""
+
+    trial_config: Annotated[
+        str, Meta(description="Path to trial.json: a Harbor TrialConfig without `task`.", extra=_PATH)
+    ]
+    reward_key: Annotated[str, Meta(description="Key in the verifier's rewards used as the trial's reward.")] = "reward"
+    reward_limit: Annotated[
+        float, Meta(description="A reward of a larger magnitude is not believed: the trial ends as bad_reward.")
+    ] = 1e6
+    listen_host: Annotated[
+        str, Meta(description="Address the capture gateway binds to; 0.0.0.0 for remote sandboxes.")
+    ] = "127.0.0.1"
+    listen_port: Annotated[int, Meta(description="Port of the capture gateway; 0 takes a free one.")] = 0
+    advertised_host: Annotated[
+        str, Meta(description="Address placed in {proxy_url}; it must be reachable from the sandboxes.")
+    ] = "127.0.0.1"
+    max_parallel_trials_per_group: Annotated[int, Meta(description="Trials of one group that run at once.")] = 4
+    runners: Annotated[int, Meta(description="Processes that run Harbor; trials are spread over them.")] = 1
+    verifier_faults: Annotated[
+        Literal["reject", "score"],
+        Meta(description="A zero whose tests never ran: `reject` ends the trial as bad_reward, `score` trains on it."),
+    ] = "reject"
+    on_failure: Annotated[
+        Literal["stop", "hold", "retry"] | None,
+        Meta(
+            description="What a trial that cannot be scored does: stop the run, hold the trial for the operator, or "
+            "retry infrastructure failures and then stop. None: hold with a console, stop without."
+        ),
+    ] = None
+    max_tries: Annotated[int, Meta(description="With on_failure=retry: executions of one trial at most.")] = 3
+    sampling: Annotated[
+        Literal["agent", "force"],
+        Meta(description="Whether the agent's own sampling parameters count, or every call is sampled at T=1."),
+    ] = "agent"
+
+
+class ConsoleOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The run and its console, under `console.`."""
+
+    name: Annotated[str | None, Meta(description="Name shown for the run; made from the model when omitted.")] = None
+    hold_timeout: Annotated[
+        float,
+        Meta(description="With on_failure=hold: seconds a failed trial waits for the operator before the run stops."),
+    ] = 600.0
+    probe_interval: Annotated[float, Meta(description="Seconds between two health checks of the Tinker gateway.")] = 5.0
+    gateway: Annotated[
+        Literal["none", "embedded"],
+        Meta(description="`embedded` starts the CPU gateway as a child and trains against it."),
+    ] = "none"
+    embedded_model: Annotated[
+        str | None,
+        Meta(description="Model directory of the embedded gateway; the bundled tiny model when omitted.", extra=_PATH),
+    ] = None
+    embedded_checkpoints: Annotated[
+        str | None,
+        Meta(
+            description="Where the embedded gateway keeps checkpoints; below config.log_path when omitted.", extra=_PATH
+        ),
+    ] = None
+    embedded_seed: Annotated[
+        int | None, Meta(description="Seed of the embedded gateway's sampling and LoRA weights; drawn when omitted.")
+    ] = None
+
+
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of one run, checked for names and types; `preflight` checks what they say.
+
+    Attributes:
+        config: what was given of the cookbook's config, by dotted key without `config.`; paths are absolute.
+        harbor, console: our sections, complete.
+        given: keys that the user set; source: the TOML file they came from, if any.
+    """
+
+    config: dict[str, Any]
+    harbor: HarborOptions
+    console: ConsoleOptions
+    given: tuple[str, ...] = ()
+    source: str | None = None
+
+    def value(self, key: str) -> Any:
+        """An option's value by its full key, its default when it was not given. Raises `KeyError` for no option."""
+        section, _, name = key.partition(".")
+        if section == "harbor" and name in HarborOptions.__struct_fields__:
+            return getattr(self.harbor, name)
+        if section == "console" and name in ConsoleOptions.__struct_fields__:
+            return getattr(self.console, name)
+        if section == "config" and name in self.config:
+            return self.config[name]
+        option = load_schema().get(key)
+        if option is None:
+            raise KeyError(key)
+        return option.default
+
+    @property
+    def log_path(self) -> Path:
+        """The run directory."""
+        return Path(self.value("config.log_path"))
+
+    @property
+    def tasks_dir(self) -> Path:
+        """Directory of the task directories."""
+        return Path(self.value("config.dataset_builder.tasks_dir"))
+
+    @property
+    def embedded(self) -> bool:
+        """Whether the run starts the embedded gateway."""
+        return self.console.gateway == "embedded"
+
+    def failure_policy(self, *, interactive: bool) -> str:
+        """stop, hold or retry: as given, else hold with a console and stop without one."""
+        return self.harbor.on_failure or ("hold" if interactive else "stop")
+
+    def overrides(self) -> dict[str, Scalar]:
+        """What differs from the defaults, by full key, without secrets; containers as JSON text."""
+        shown: dict[str, Scalar] = {}
+        for key in dict.fromkeys(self.given):
+            option = load_schema().get(key)
+            value = self.value(key)
+            if option is None or option.required or value != option.default:
+                shown[key] = _public(key, value)
+        return shown
+
+    def to_json(self) -> bytes:
+        """For `from_json` in another process. It may hold secrets: write it with `write`."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> RunOptions:
+        """The options that `to_json` encoded. Raises `UsageError` when they cannot be read."""
+        try:
+            return msgspec.json.decode(data, type=cls)
+        except msgspec.MsgspecError as problem:
+            raise UsageError(f"the run's options cannot be read: {problem}") from None
+
+    def write(self, path: Path) -> None:
+        """Write them to a file that only its owner may read."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, 0o600)
+            file.write(self.to_json())
+
+
+def parse(argv: Sequence[str], *, cwd: Path | None = None) -> RunOptions:
+    """The options of `[FILE.toml] key=value ...`; flags must have been taken out before.
+
+    Args:
+        cwd: where relative paths of the command line start; the working directory when omitted.
+
+    Raises:
+        UsageError: an unknown option, a value of a wrong type, a missing required option, a file that cannot be read.
+    """
+    cwd = cwd or Path.cwd()
+    values: dict[str, Any] = {}
+    source: Path | None = None
+    pairs: list[tuple[str, str]] = []
+    for word in argv:
+        key, equals, text = word.partition("=")
+        if word.startswith("-"):
+            raise UsageError(_dashes(word))
+        if equals and _KEY.fullmatch(key):
+            pairs.append((key, text))
+        elif word.endswith(".toml"):
+            if source is not None:
+                raise UsageError(f"{word}: only one TOML file is read, {source} was given before")
+            source = cwd / Path(word).expanduser()
+        else:
+            raise UsageError(f"{word!r} is neither key=value nor a TOML file; see quarterdeck train --help")
+    if source is not None:
+        values.update(_read_toml(source))
+    for key, text in pairs:
+        option = _known(key, "")
+        values[key] = _converted(option, text, cwd, from_text, "")
+    return _assembled(values, source)
+
+
+def _assembled(values: dict[str, Any], source: Path | None) -> RunOptions:
+    missing = [option.key for option in load_schema().options if option.required and option.key not in values]
+    if missing:
+        raise UsageError(f"missing: {', '.join(missing)}; give each as key=value or in the TOML file")
+    sections: dict[str, dict[str, Any]] = {"config": {}, "harbor": {}, "console": {}}
+    for key, value in values.items():
+        section, _, name = key.partition(".")
+        sections[section][name] = value
+    return RunOptions(
+        config=sections["config"],
+        harbor=HarborOptions(**sections["harbor"]),
+        console=ConsoleOptions(**sections["console"]),
+        given=tuple(values),
+        source=str(source) if source else None,
+    )
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise UsageError(f"{path}: {problem.strerror or problem}; name an existing TOML file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise UsageError(f"{path}: not valid TOML: {problem}") from None
+    values: dict[str, Any] = {}
+    for key, value in _leaves(tables, ""):
+        option = _known(key, f"{path}: ")
+        values[key] = _converted(option, value, path.resolve().parent, from_toml, f"{path}: ")
+    return values
+
+
+def _leaves(table: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    """Dotted keys and values; a table is a value where the schema has an option of its name."""
+    for name, value in table.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, dict) and load_schema().get(key) is None:
+            yield from _leaves(value, key + ".")
+        else:
+            yield key, value
+
+
+def _known(key: str, where: str) -> Option:
+    """The option of that name, or the one that may not be set and covers it. Raises `UsageError` for any other."""
+    schema = load_schema()
+    option = schema.get(key) or schema.refusing(key)
+    if option is not None:
+        return option
+    if key.endswith("@"):
+        raise UsageError(f"{where}{key}: references are not supported; write the value itself")
+    meant = schema.suggestion(key)
+    hint = f"did you mean {meant}?" if meant else "see quarterdeck train --help"
+    raise UsageError(f"{where}unknown option {key}; {hint}")
+
+
+def _converted(option: Option, raw: Any, base: Path, convert: Any, where: str) -> Any:
+    try:
+        value = convert(option, raw)
+    except ValueProblem as problem:
+        raise UsageError(f"{where}{option.key} {problem}") from None
+    if option.kind == "path" and isinstance(value, str):
+        if not value:
+            raise UsageError(f"{where}{option.key} is empty; give a path")
+        return resolve_path(value, base)
+    return value
+
+
+def _dashes(word: str) -> str:
+    bare = word.lstrip("-")
+    key = bare.partition("=")[0]
+    schema = load_schema()
+    if schema.get(key):
+        return f"{word}: options are written without dashes: {bare if '=' in bare else bare + '=VALUE'}"
+    meant = schema.suggestion(key.replace("-", "_"))
+    hint = f"did you mean {meant}=VALUE?" if meant else "options are written key=value; see quarterdeck train --help"
+    return f"unknown flag {word}; {hint}"
+
+
+_SECRET = re.compile(r"key|secret|token|passw|credential|auth", re.IGNORECASE)
+_USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
+_PLAIN_NAMES = {"harbor.reward_key"}
+
+
+def _public(key: str, value: Any) -> Scalar:
+    """The value as it may be recorded and shown. Only text can be a secret: `max_tokens` is a number."""
+    hidden = _hidden(key, value) if key not in _PLAIN_NAMES else value
+    if isinstance(hidden, dict | list):
+        return msgspec.json.encode(hidden).decode()
+    return hidden  # type: ignore[no-any-return]
+
+
+def _hidden(key: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _hidden(name, item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_hidden(key, item) for item in value]
+    if isinstance(value, str):
+        return "[redacted]" if value and _SECRET.search(key) else _USERINFO.sub("[redacted]@", value)
+    return value
