@@ -1,7 +1,7 @@
 """The rules of the alarms: pure functions over the view, so that headless, console and replay agree.
 
-An alarm has a key; at most one a key is open. A rule says what is wrong now, not what was: the engine opens what it says
-and closes what it no longer says.
+An alarm has a key; at most one a key is open. A rule says what is wrong now, not what was: the engine opens what it
+says and closes what it no longer says.
 """
 
 from __future__ import annotations

@@ -1,0 +1,94 @@
+"""What a run stands on: the gateway (a child of ours, or somebody's), its health, and the totals that are reported."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+import httpx
+import msgspec
+
+from console.gateway.probe import GatewayHealth, probe
+from console.journal import events as ev
+from console.training.trial_run import Totals
+
+REPORT_SECONDS = 1.0
+AT_LEAST_EVERY = 10.0
+
+log = logging.getLogger(__name__)
+
+
+class HealthWatch:
+    """Probes the gateway with an HTTP client of its own, apart from the SDK, and reports what it sees.
+
+    Args:
+        base_url, api_key: of the gateway; interval: seconds between probes; emit: appends an event.
+    """
+
+    def __init__(self, base_url: str, api_key: str, interval: float, emit: Callable[[ev.Event], None]) -> None:
+        self._base_url, self._api_key, self._interval, self._emit = base_url, api_key, interval, emit
+        self.last: GatewayHealth | None = None
+        self._told: ev.GatewayHealth | None = None
+        self._told_at = 0.0
+
+    async def once(self, client: httpx.AsyncClient) -> GatewayHealth:
+        """Probe and report."""
+        health = await probe(self._base_url, self._api_key, client=client)
+        self.last = health
+        event = ev.GatewayHealth(
+            reachable=health.reachable,
+            latency_ms=round(health.latency_ms, 2) if health.latency_ms is not None else None,
+            queued=health.queued,
+            running=health.running,
+            kv_fraction=health.kv_fraction,
+            detail=health.detail,
+        )
+        now = time.monotonic()
+        if self._told is None or now - self._told_at >= AT_LEAST_EVERY or not _alike(event, self._told):
+            self._told, self._told_at = msgspec.structs.replace(event), now
+            self._emit(event)
+        return health
+
+    async def run(self) -> None:
+        """Probe for ever."""
+        async with httpx.AsyncClient(trust_env=False) as client:
+            while True:
+                await self.once(client)
+                await asyncio.sleep(self._interval)
+
+
+def _alike(a: ev.GatewayHealth, b: ev.GatewayHealth) -> bool:
+    """Whether two reports say the same to a person: latency within a quarter."""
+    if (a.reachable, a.queued, a.running, a.detail) != (b.reachable, b.queued, b.running, b.detail):
+        return False
+    x, y = a.latency_ms, b.latency_ms
+    return x == y or (x is not None and y is not None and abs(x - y) <= 0.25 * max(x, y))
+
+
+async def report_totals(totals: Totals, emit: Callable[[ev.Event], None]) -> None:
+    """Report captured tokens and live sandboxes, once a second while they change."""
+    capture: ev.CaptureStats | None = None
+    sandboxes: tuple[int, int] | None = None
+    idle = 0
+    while True:
+        await asyncio.sleep(REPORT_SECONDS)
+        now = ev.CaptureStats(
+            calls=totals.calls,
+            failed=totals.failed,
+            prompt_tokens=totals.prompt_tokens,
+            sampled_tokens=totals.sampled_tokens,
+            lost=totals.lost,
+            no_logprobs=totals.no_logprobs,
+            inflight=totals.inflight,
+        )
+        # One more report after the last change brings the shown rate down to zero.
+        idle = 0 if capture != now else idle + 1
+        if idle <= 1 and (capture is not None or now != ev.CaptureStats()):
+            emit(msgspec.structs.replace(now))
+        capture = now
+        live = (totals.sandboxes, len(totals.sandboxes_left))
+        if live != sandboxes:
+            sandboxes = live
+            emit(ev.SandboxStats(live=totals.sandboxes, left=list(totals.sandboxes_left)))

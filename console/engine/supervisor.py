@@ -1,0 +1,293 @@
+"""One training run from its start to its end: wires the parts, watches them, and names the cause of the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import signal
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from console import __version__
+from console.control.registry import register, socket_path
+from console.engine.board import Board
+from console.engine.cause import COMPLETED, STOPPED, Cause, CauseKeeper, cause_of, one_line
+from console.engine.commands import EngineCommands
+from console.errors import QuarterdeckError
+from console.journal import events as ev
+from console.training.options import RunOptions
+from console.training.trial_run import PolicyStopError, Totals
+
+if TYPE_CHECKING:
+    from console.engine.workshop import Workshop
+    from console.training.dataset import HarborGroup
+    from console.training.groups import GroupResult, GroupRun
+
+GROUPS_END_SECONDS = 30.0
+"""How long trials may take to leave their sandboxes at the end."""
+THREAD_END_SECONDS = 2.0
+
+log = logging.getLogger(__name__)
+
+
+class Engine:
+    """Runs one training run.
+
+    Args:
+        options: what the user asked for; run_dir, run_id: where and under which name.
+        on_failure: stop, hold or retry; owner_fd: descriptor that reads EOF when the command that owns the run has
+            ended, None when nobody owns it.
+    """
+
+    def __init__(
+        self, options: RunOptions, run_dir: Path, run_id: str, on_failure: str, owner_fd: int | None = None
+    ) -> None:
+        self._options, self.run_dir, self.run_id, self._owner_fd = options, run_dir, run_id, owner_fd
+        self._on_failure = on_failure
+        self._name = options.console.name or run_dir.name
+        self._causes = CauseKeeper()
+        self._end = asyncio.Event()
+        self._totals = Totals()
+        self._groups: dict[int, GroupRun] = {}
+        self._group_tasks: set[asyncio.Task[Any]] = set()
+        self._background: set[asyncio.Task[Any]] = set()
+        self._workshop: Workshop | None = None
+        self._stop_after_step = False
+        self._requested_in_step: int | None = None
+        self.board = Board(run_dir, run_id, socket_path(run_id), EngineCommands(self))
+
+    # --- what commands act on -------------------------------------------------------------------------------------
+
+    @property
+    def active_groups(self) -> dict[int, GroupRun]:
+        """Groups that run now."""
+        return self._groups
+
+    @property
+    def ending(self) -> bool:
+        """Whether the run is ending."""
+        return self._end.is_set()
+
+    @property
+    def stop_after_step(self) -> bool:
+        """Whether the run stops when the current step is done."""
+        return self._stop_after_step
+
+    def set_stop_after_step(self, on: bool, by: str) -> None:
+        """Set or take back the latch. The training thread asks for it between steps."""
+        self._stop_after_step = on
+        self.board.emit(ev.StopRequested(when="after_step" if on else "", by=by))
+
+    def stop_now(self, by: str) -> None:
+        """End the run; its trials are cancelled."""
+        self.board.emit(ev.StopRequested(when="now", by=by))
+        self.end(Cause(status="stopped", exit_code=STOPPED.exit_code, reason=f"stopped now by {by}"))
+
+    def end(self, cause: Cause) -> None:
+        """Begin to end for this cause; the first one counts."""
+        self._causes.give(cause)
+        if not self._end.is_set():
+            self._end.set()
+            self.board.emit(ev.RunPhase(phase="stopping", detail=one_line(cause.reason, 200)))
+
+    # --- the run --------------------------------------------------------------------------------------------------
+
+    async def run(self) -> Cause:
+        """The whole run; returns the cause of its end. Never raises for what goes wrong in the run itself."""
+        self._watch_signals()
+        try:
+            await self._run()
+        except asyncio.CancelledError:
+            raise
+        except QuarterdeckError as error:
+            self._causes.give(cause_of(error))
+        except Exception as error:
+            log.exception("the engine failed")
+            self._causes.give(cause_of(error))
+        finally:
+            cause = await self._wind_up()
+        return cause
+
+    async def start(self) -> None:
+        """Bind the socket, write the first event and register the run; until then nothing of it is visible."""
+        options = self._options
+        await self.board.start()
+        self.board.emit(
+            ev.RunStarted(
+                run_id=self.run_id,
+                name=self._name,
+                run_dir=str(self.run_dir),
+                pid=os.getpid(),
+                socket=str(self.board.server.path),
+                model=str(options.value("config.model_name")),
+                gateway_url=options.value("config.base_url"),
+                versions={"quarterdeck": __version__},
+                config=options.overrides(),
+                steps=options.value("config.max_steps"),
+                groups_per_batch=options.value("config.dataset_builder.groups_per_batch"),
+                group_size=options.value("config.dataset_builder.group_size"),
+                on_failure=self._on_failure,
+                hold_timeout=options.console.hold_timeout if self._on_failure == "hold" else None,
+                resumed_from=self._resume_step(),
+                owned=self._owner_fd is not None,
+            )
+        )
+        register(
+            run_id=self.run_id,
+            run_dir=self.run_dir,
+            name=self._name,
+            pid=os.getpid(),
+            socket=self.board.server.path,
+            started=time.time(),
+        )
+
+    async def _run(self) -> None:
+        from console.engine.workshop import Workshop
+
+        self._workshop = workshop = Workshop(self._options, self.run_dir, self._on_failure, self._totals, self.board)
+        workshop.on_gateway_death = lambda reason: self.end(Cause(status="failed", exit_code=5, reason=reason))
+        prepare = asyncio.ensure_future(workshop.prepare())
+        if not await self._unless_ending(prepare):
+            return
+        gc.collect()
+        gc.freeze()  # a full collection over the imported modules stalls every thread for 200 ms
+        self._background.update(workshop.background_tasks())
+        thread = workshop.training(self.run_group, self._should_stop, self._resume_step() or 0)
+        finished = thread.start()
+        self.board.emit(ev.RunPhase(phase="connecting", detail=workshop.base_url))
+        try:
+            await self._unless_ending(finished)
+        finally:
+            if not finished.done():
+                thread.cancel()
+        if not finished.done():
+            return
+        result = finished.result()
+        if result.status == "completed":
+            self._causes.give(COMPLETED)
+        elif result.status == "stopped":
+            self._causes.give(STOPPED)
+        elif result.error is not None:
+            log.error("the training loop failed", exc_info=result.error)
+            self._causes.give(cause_of(result.error))
+
+    async def _unless_ending(self, work: asyncio.Future[Any]) -> bool:
+        """Wait for the work or for the end, whichever comes first; whether the work was done. Raises what it raised."""
+        end = asyncio.ensure_future(self._end.wait())
+        try:
+            await asyncio.wait({work, end}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            end.cancel()
+        if work.done():
+            work.result()
+            return True
+        if isinstance(work, asyncio.Task):
+            work.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await work
+        return False
+
+    async def run_group(self, group: HarborGroup, sampler: Any, policy_version: int) -> GroupResult:
+        """Run one group; called from the training thread, runs here.
+
+        Raises:
+            PolicyStopError: an outcome ends the run; the other groups are being cancelled.
+        """
+        from console.training.groups import GroupRun
+
+        workshop = self._workshop
+        assert workshop is not None
+        if self.ending:
+            raise asyncio.CancelledError
+        run = GroupRun(workshop.context, group, sampler, self._options.harbor.max_parallel_trials_per_group)
+        workshop.capture.begin_step(group.step)
+        task = asyncio.current_task()
+        assert task is not None
+        self._group_tasks.add(task)
+        self._groups[group.group] = run
+        try:
+            result = await run.run()
+            workshop.capture.sync()
+            return result
+        except PolicyStopError as error:
+            self.end(cause_of(error))
+            raise
+        finally:
+            self._group_tasks.discard(task)
+            if self._groups.get(group.group) is run:
+                del self._groups[group.group]
+
+    def _should_stop(self, step: int) -> bool:
+        """Asked by the training thread before each step."""
+        return self._stop_after_step or self.ending
+
+    def _resume_step(self) -> int | None:
+        """The step at which the cookbook will go on, None for a new run."""
+        from console.records.cookbook import last_checkpoint_batch
+
+        return last_checkpoint_batch(self.run_dir)
+
+    # --- signals and the owner --------------------------------------------------------------------------------------
+
+    def _watch_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for sig, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)):
+            cause = Cause(status="stopped", exit_code=code, reason=f"ended by {sig.name}")
+            loop.add_signal_handler(sig, self.end, cause)
+        if self._owner_fd is not None:
+            loop.add_reader(self._owner_fd, self._owner_gone)
+
+    def _owner_gone(self) -> None:
+        assert self._owner_fd is not None
+        if os.read(self._owner_fd, 1) == b"":
+            asyncio.get_running_loop().remove_reader(self._owner_fd)
+            self.end(Cause(status="stopped", exit_code=129, reason="the command that owned the run has ended"))
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    async def _wind_up(self) -> Cause:
+        """Trials first, then what they stand on; the journal last, so that it holds everything."""
+        self._end.set()
+        await self._settle(self._group_tasks, GROUPS_END_SECONDS)
+        await self._settle(self._background, THREAD_END_SECONDS)
+        if self._workshop is not None:
+            try:
+                await self._workshop.close()
+            except Exception:
+                log.exception("winding up")
+        left = sorted(set(self._totals.sandboxes_left))
+        cause = self._causes.final(left)
+        with contextlib.suppress(OSError):
+            self.board.emit(ev.SandboxStats(live=self._totals.sandboxes, left=left))
+            self.board.check_alarms()
+        done = self.board.view.state.steps_done
+        finished = ev.RunFinished(status=cause.status, exit_code=cause.exit_code, reason=cause.reason, steps=done)
+        await self.board.close(finished)
+        return cause
+
+    async def _settle(self, tasks: set[asyncio.Task[Any]], seconds: float) -> None:
+        """Cancel tasks and wait for them, bounded."""
+        for task in list(tasks):
+            task.cancel()
+        if tasks:
+            _, pending = await asyncio.wait(list(tasks), timeout=seconds)
+            for task in pending:
+                log.error("still running at the end: %s", task)
+
+
+def spawn(coroutine: Coroutine[Any, Any, Any], tasks: set[asyncio.Task[Any]]) -> asyncio.Task[Any]:
+    """Start a background task that is kept and logged when it fails."""
+    task = asyncio.ensure_future(coroutine)
+    tasks.add(task)
+    task.add_done_callback(_log_failure)
+    return task
+
+
+def _log_failure(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.error("a background task failed", exc_info=task.exception())

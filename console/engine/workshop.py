@@ -1,0 +1,236 @@
+"""What a training run works with: gateway, runner, capture gateway, renderer, and the training thread over them.
+
+Imported late: this is where tinker, torch and the cookbook come in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from console.engine.board import Board
+from console.engine.plumbing import HealthWatch, report_totals
+from console.errors import GatewayLostError, UsageError
+from console.outcomes.rules import RewardPolicy, classify
+from console.resources import models_dir
+from console.training.options import RunOptions
+from console.training.trial_config import load_trial_config, substitute
+from console.training.trial_run import FailurePolicy, Totals, TrialContext
+
+log = logging.getLogger(__name__)
+
+EMBEDDED_KEY = "tml-embedded"
+"""The embedded gateway serves this machine and this run only; the SDK insists on a key of this form."""
+
+
+class Workshop:
+    """Makes the parts ready and takes them down.
+
+    Attributes:
+        context: what trials share; capture: the capture gateway; base_url: the gateway in use.
+        on_gateway_death: called with a reason when the embedded gateway's process ends by itself.
+    """
+
+    context: TrialContext
+
+    def __init__(self, options: RunOptions, run_dir: Path, totals: Totals, board: Board) -> None:
+        self._options, self._run_dir, self._totals, self._board = options, run_dir, totals, board
+        self._embedded: Any = None
+        self._pool: Any = None
+        self.capture: Any = None
+        self._health: HealthWatch | None = None
+        self.base_url = options.base_url or ""
+        self._api_key = os.environ.get("TINKER_API_KEY", "")
+        self.on_gateway_death: Callable[[str], None] = lambda reason: None
+
+    async def prepare(self) -> None:
+        """Everything up to the first trial.
+
+        Raises:
+            UsageError: preflight refuses; GatewayLostError: the gateway cannot be started or reached.
+        """
+        from console.trials.pool import RunnerPool
+
+        options = self._options
+        runner_log = self._run_dir / "runner.log"
+        self._pool = RunnerPool(runners=options.runners, log_path=runner_log, root_dir=self._run_dir / "sandboxes")
+        starting = [asyncio.ensure_future(self._pool.start()), asyncio.ensure_future(self._start_gateway())]
+        try:
+            await asyncio.to_thread(_import_heavy)
+            for task in starting:
+                await task
+        except BaseException:
+            for task in starting:
+                task.cancel()
+            await asyncio.gather(*starting, return_exceptions=True)
+            raise
+        window = await self._check_gateway()
+        template = load_trial_config(options.trial_config)
+        self.capture = self._make_capture(window)
+        self.context = TrialContext(
+            emit=self._board.emit,
+            launcher=self._pool,
+            capture=self.capture,
+            trial_config=lambda task, url, key, name: self._trial_config(template, task, url, key),
+            classify=self._classifier(),
+            policy=FailurePolicy(
+                on_failure=options.on_failure, max_tries=options.max_tries, hold_timeout=options.hold_timeout
+            ),
+            totals=self._totals,
+        )
+
+    def background_tasks(self) -> list[asyncio.Task[Any]]:
+        """Health probes, totals, and the watch over the embedded gateway."""
+        from console.engine.supervisor import spawn
+
+        tasks: set[asyncio.Task[Any]] = set()
+        assert self._health is not None
+        spawn(self._health.run(), tasks)
+        spawn(report_totals(self._totals, self._board.emit), tasks)
+        if self._embedded is not None:
+            spawn(self._watch_embedded(), tasks)
+        return list(tasks)
+
+    def training(
+        self,
+        run_group: Callable[..., Coroutine[Any, Any, Any]],
+        should_stop: Callable[[int], bool],
+        start_step: int,
+    ) -> Any:
+        """The training thread, not started."""
+        from console.training.cookbook_config import build_cookbook_config
+        from console.training.loop import TrainingThread
+        from console.training.runtime import Runtime
+
+        rows = self._board.view.history.rows
+        versions = [row.policy_version for row in rows if row.step < start_step]
+        runtime = Runtime(
+            main_loop=asyncio.get_running_loop(),
+            emit=self._board.emit,
+            run_group=run_group,
+            should_stop=should_stop,
+            policy_version=versions[-1] if versions else start_step,
+        )
+        config = build_cookbook_config(self._options, base_url=self.base_url, log_path=str(self._run_dir))
+        return TrainingThread(runtime, config)
+
+    async def close(self) -> None:
+        """Runner, capture gateway, embedded gateway, in this order."""
+        if self._pool is not None:
+            await self._pool.close()
+        if self.capture is not None:
+            await self.capture.close()
+        if self._embedded is not None:
+            await self._embedded.stop()
+
+    # --- gateway ----------------------------------------------------------------------------------------------------
+
+    async def _start_gateway(self) -> None:
+        options = self._options
+        if options.gateway != "embedded":
+            return
+        from console.gateway.embedded.launch import start_embedded
+
+        self._api_key = EMBEDDED_KEY
+        os.environ["TINKER_API_KEY"] = EMBEDDED_KEY
+        model_dir = options.embedded_model or models_dir() / "midshipman"
+        self._embedded = await start_embedded(
+            Path(model_dir),
+            name=options.model_name,
+            checkpoints=self._run_dir / "gateway",
+            log_path=self._run_dir / "gateway.log",
+        )
+        self.base_url = self._embedded.url
+        _register_local_tokenizer(options.model_name, Path(model_dir))
+
+    async def _watch_embedded(self) -> None:
+        code = await self._embedded.process.wait()
+        self.on_gateway_death(f"the embedded gateway ended with exit code {code}; see gateway.log in the run directory")
+
+    async def _check_gateway(self) -> int | None:
+        """Probe once; the context window that the gateway names for the model, None when it names none."""
+        self._health = HealthWatch(self.base_url, self._api_key, self._options.probe_interval, self._board.emit)
+        if not self.base_url:
+            return None
+        async with httpx.AsyncClient(trust_env=False) as client:
+            health = await self._health.once(client)
+        if not health.reachable:
+            raise GatewayLostError(f"config.base_url={self.base_url}: gateway unreachable: {health.detail}")
+        served = {model.name: model.context_window for model in health.models}
+        if served and self._options.model_name not in served:
+            raise UsageError(
+                f"config.model_name={self._options.model_name}: this gateway serves {', '.join(sorted(served))}"
+            )
+        return served.get(self._options.model_name)
+
+    # --- trials -----------------------------------------------------------------------------------------------------
+
+    def _make_capture(self, window: int | None) -> Any:
+        from tinker_cookbook import model_info
+        from tinker_cookbook.renderers import get_renderer
+        from tinker_cookbook.tokenizer_utils import get_tokenizer
+
+        from console.capture.cookbook_proxy import CookbookCapture
+
+        options = self._options
+        renderer = options.renderer_name
+        if renderer is None:
+            try:
+                renderer = model_info.get_recommended_renderer_name(options.model_name)
+            except Exception:
+                raise UsageError(
+                    f"config.renderer_name: the cookbook knows no renderer for {options.model_name}; name one"
+                ) from None
+        return CookbookCapture(
+            renderer=get_renderer(renderer, get_tokenizer(options.model_name), model_name=options.model_name),
+            model_label=options.model_name,
+            default_max_tokens=options.max_tokens,
+            context_window=window,
+            listen_host=options.listen_host,
+            advertised_host=options.advertised_host,
+            directory=self._run_dir / "capture",
+        )
+
+    def _classifier(self) -> Callable[[Any], Any]:
+        options = self._options
+        policy = RewardPolicy(
+            reward_key=options.reward_key,
+            reward_limit=options.reward_limit,
+            verifier_faults=options.verifier_faults,
+        )
+        return lambda evidence: classify(evidence, policy)
+
+    def _trial_config(self, template: dict[str, Any], task: Path, url: str, api_key: str) -> dict[str, Any]:
+        from console.trials.bwrap_policy import error_policy
+
+        config = substitute(template, url, api_key)
+        config["task"] = {"path": str(task)}
+        config.setdefault("trials_dir", str(self._run_dir / "trials"))
+        config["override_error_policy"] = error_policy() | dict(config.get("override_error_policy") or {})
+        return config
+
+
+def _import_heavy() -> None:
+    """Seconds of imports, on a worker thread so that the socket answers meanwhile."""
+    import tinker_cookbook.rl.train  # noqa: F401
+    import torch
+
+    import console.capture.cookbook_proxy
+    import console.training.observe
+    import console.training.strategy  # noqa: F401
+
+    torch.set_num_threads(1)
+
+
+def _register_local_tokenizer(model_name: str, model_dir: Path) -> None:
+    from tinker_cookbook.tokenizer_utils import register_tokenizer
+
+    from console.training.tokenizer import tokenizer_factory
+
+    register_tokenizer(model_name, tokenizer_factory(model_dir))
