@@ -64,7 +64,7 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
 
     def get(self, key: str) -> Option | None:
         """The option of that name."""
-        return _index(self).get(key)
+        return next((option for option in self.options if option.key == key), None)
 
     def refusing(self, key: str) -> Option | None:
         """The option that may not be set and that `key` is, or lies below."""
@@ -92,11 +92,6 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
 def load_schema() -> Schema:
     """The committed schema."""
     return msgspec.json.decode(SCHEMA_FILE.read_bytes(), type=Schema)
-
-
-@functools.lru_cache(maxsize=2)
-def _index(schema: Schema) -> dict[str, Option]:
-    return {option.key: option for option in schema.options}
 
 
 USAGE = """\
