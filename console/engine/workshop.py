@@ -23,6 +23,8 @@ from console.training.options import RunOptions
 from console.training.trial_config import load_trial_config, substitute
 from console.training.trial_run import FailurePolicy, Totals, TrialContext
 
+BUNDLED_MODEL = "midshipman"
+
 log = logging.getLogger(__name__)
 
 EMBEDDED_KEY = "tml-embedded"
@@ -39,13 +41,17 @@ class Workshop:
 
     context: TrialContext
 
-    def __init__(self, options: RunOptions, run_dir: Path, totals: Totals, board: Board) -> None:
+    def __init__(self, options: RunOptions, run_dir: Path, on_failure: str, totals: Totals, board: Board) -> None:
         self._options, self._run_dir, self._totals, self._board = options, run_dir, totals, board
+        self._model_name = str(options.value("config.model_name"))
+        self._policy = FailurePolicy(
+            on_failure=on_failure, max_tries=options.harbor.max_tries, hold_timeout=options.console.hold_timeout
+        )
         self._embedded: Any = None
         self._pool: Any = None
         self.capture: Any = None
         self._health: HealthWatch | None = None
-        self.base_url = options.base_url or ""
+        self.base_url = str(options.value("config.base_url") or "")
         self._api_key = os.environ.get("TINKER_API_KEY", "")
         self.on_gateway_death: Callable[[str], None] = lambda reason: None
 
@@ -59,7 +65,9 @@ class Workshop:
 
         options = self._options
         runner_log = self._run_dir / "runner.log"
-        self._pool = RunnerPool(runners=options.runners, log_path=runner_log, root_dir=self._run_dir / "sandboxes")
+        self._pool = RunnerPool(
+            runners=options.harbor.runners, log_path=runner_log, root_dir=self._run_dir / "sandboxes"
+        )
         starting = [asyncio.ensure_future(self._pool.start()), asyncio.ensure_future(self._start_gateway())]
         try:
             await asyncio.to_thread(_import_heavy)
@@ -71,7 +79,7 @@ class Workshop:
             await asyncio.gather(*starting, return_exceptions=True)
             raise
         window = await self._check_gateway()
-        template = load_trial_config(options.trial_config)
+        template = load_trial_config(Path(options.harbor.trial_config))
         self.capture = self._make_capture(window)
         self.context = TrialContext(
             emit=self._board.emit,
@@ -79,9 +87,7 @@ class Workshop:
             capture=self.capture,
             trial_config=lambda task, url, key, name: self._trial_config(template, task, url, key),
             classify=self._classifier(),
-            policy=FailurePolicy(
-                on_failure=options.on_failure, max_tries=options.max_tries, hold_timeout=options.hold_timeout
-            ),
+            policy=self._policy,
             totals=self._totals,
         )
 
@@ -133,21 +139,21 @@ class Workshop:
 
     async def _start_gateway(self) -> None:
         options = self._options
-        if options.gateway != "embedded":
+        if not options.embedded:
             return
         from console.gateway.embedded.launch import start_embedded
 
         self._api_key = EMBEDDED_KEY
         os.environ["TINKER_API_KEY"] = EMBEDDED_KEY
-        model_dir = options.embedded_model or models_dir() / "midshipman"
+        model_dir = Path(options.console.embedded_model or models_dir() / BUNDLED_MODEL)
         self._embedded = await start_embedded(
-            Path(model_dir),
-            name=options.model_name,
-            checkpoints=self._run_dir / "gateway",
+            model_dir,
+            name=self._model_name,
+            checkpoints=Path(options.console.embedded_checkpoints or self._run_dir / "gateway"),
             log_path=self._run_dir / "gateway.log",
         )
         self.base_url = self._embedded.url
-        _register_local_tokenizer(options.model_name, Path(model_dir))
+        _register_local_tokenizer(self._model_name, model_dir)
 
     async def _watch_embedded(self) -> None:
         code = await self._embedded.process.wait()
@@ -155,7 +161,7 @@ class Workshop:
 
     async def _check_gateway(self) -> int | None:
         """Probe once; the context window that the gateway names for the model, None when it names none."""
-        self._health = HealthWatch(self.base_url, self._api_key, self._options.probe_interval, self._board.emit)
+        self._health = HealthWatch(self.base_url, self._api_key, self._options.console.probe_interval, self._board.emit)
         if not self.base_url:
             return None
         async with httpx.AsyncClient(trust_env=False) as client:
@@ -163,11 +169,9 @@ class Workshop:
         if not health.reachable:
             raise GatewayLostError(f"config.base_url={self.base_url}: gateway unreachable: {health.detail}")
         served = {model.name: model.context_window for model in health.models}
-        if served and self._options.model_name not in served:
-            raise UsageError(
-                f"config.model_name={self._options.model_name}: this gateway serves {', '.join(sorted(served))}"
-            )
-        return served.get(self._options.model_name)
+        if served and self._model_name not in served:
+            raise UsageError(f"config.model_name={self._model_name}: this gateway serves {', '.join(sorted(served))}")
+        return served.get(self._model_name)
 
     # --- trials -----------------------------------------------------------------------------------------------------
 
@@ -179,26 +183,26 @@ class Workshop:
         from console.capture.cookbook_proxy import CookbookCapture
 
         options = self._options
-        renderer = options.renderer_name
+        renderer = options.value("config.renderer_name")
         if renderer is None:
             try:
-                renderer = model_info.get_recommended_renderer_name(options.model_name)
+                renderer = model_info.get_recommended_renderer_name(self._model_name)
             except Exception:
                 raise UsageError(
-                    f"config.renderer_name: the cookbook knows no renderer for {options.model_name}; name one"
+                    f"config.renderer_name: the cookbook knows no renderer for {self._model_name}; name one"
                 ) from None
         return CookbookCapture(
-            renderer=get_renderer(renderer, get_tokenizer(options.model_name), model_name=options.model_name),
-            model_label=options.model_name,
-            default_max_tokens=options.max_tokens,
+            renderer=get_renderer(renderer, get_tokenizer(self._model_name), model_name=self._model_name),
+            model_label=self._model_name,
+            default_max_tokens=int(options.value("config.max_tokens")),
             context_window=window,
-            listen_host=options.listen_host,
-            advertised_host=options.advertised_host,
+            listen_host=options.harbor.listen_host,
+            advertised_host=options.harbor.advertised_host,
             directory=self._run_dir / "capture",
         )
 
     def _classifier(self) -> Callable[[Any], Any]:
-        options = self._options
+        options = self._options.harbor
         policy = RewardPolicy(
             reward_key=options.reward_key,
             reward_limit=options.reward_limit,
