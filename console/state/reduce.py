@@ -22,6 +22,7 @@ from console.state.model import (
     History,
     RunState,
     TrialState,
+    decode_state,
 )
 
 
@@ -63,6 +64,18 @@ def apply(view: RunView, event: ev.Event) -> None:
         return
     handler(view, event)
     lines.append_for(state, event)
+
+
+def state_of(snapshot: ev.Snapshot) -> RunState | None:
+    """The state that a snapshot holds, as of the snapshot's own `seq`; None when it does not fit its place."""
+    try:
+        state = decode_state(snapshot.state)
+    except (ValueError, RecursionError):
+        return None
+    if state.seq != snapshot.seq - 1:
+        return None
+    state.seq, state.ts = snapshot.seq, snapshot.ts
+    return state
 
 
 def mean_and_std(values: list[float]) -> tuple[float | None, float | None]:
@@ -277,6 +290,14 @@ def _repaired(view: RunView, e: ev.JournalRepaired) -> None:
     view.state.repaired_bytes += e.dropped_bytes
 
 
+def _snapshot(view: RunView, e: ev.Snapshot) -> None:
+    """A snapshot restates the state. After a gap it heals it, and so a seek and a full fold agree on any journal."""
+    restated = state_of(e)
+    if restated is not None:
+        for name in RunState.__struct_fields__:
+            setattr(view.state, name, getattr(restated, name))
+
+
 def _unknown(view: RunView, e: ev.UnknownEvent) -> None:
     view.state.unknown_events += 1
 
@@ -307,5 +328,6 @@ _HANDLERS: dict[type[ev.Event], Callable[[RunView, Any], None]] = {
     ev.StopRequested: _stop_requested,
     ev.Note: _note,
     ev.JournalRepaired: _repaired,
+    ev.Snapshot: _snapshot,
     ev.UnknownEvent: _unknown,
 }

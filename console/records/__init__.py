@@ -1,0 +1,1 @@
+"""Readers of what lies on disk. Nothing here needs the engine, a gateway or Harbor."""
