@@ -1,0 +1,128 @@
+"""The command line. Starts fast: each command imports what it needs, and nothing heavy is imported at all."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from console import __version__
+from console.errors import QuarterdeckError
+
+HELP = """\
+quarterdeck: the operator console for agentic RL
+
+usage: quarterdeck COMMAND [ARGUMENTS]      quarterdeck COMMAND --help teaches each one
+
+start a run
+  demo      the whole main job on this machine, in about a minute; needs nothing
+  train     train a LoRA policy on Harbor tasks: [FILE.toml] config.K=V harbor.K=V console.K=V
+
+stand watch
+  runs      list runs, live and recorded
+  attach    open the console on a run; after a dropped line too
+  ctl       act on a run from a script: cancel, retry, stop, status
+  replay    play a recorded run through the same screen
+
+tools
+  gateway   serve     the embedded CPU gateway on its own
+
+Leaving the console (q, d, a dropped line) never stops a run. Exit codes: 0 completed, 2 usage or preflight,
+3 stopped by the operator, 4 stopped by policy, 5 gateway lost, 6 capture integrity, 7 failed, 8 sandboxes left
+behind, 10 recording unreadable, 129, 130, 143 hang-up, interrupt, terminate.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Entry point of `quarterdeck` and `python -m console`: runs a command and exits with its code."""
+    sys.exit(run(list(sys.argv[1:] if argv is None else argv)))
+
+
+def run(argv: list[str]) -> int:
+    """Run one command line; the exit code. A user's mistake is one line on stderr."""
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        _print(HELP)
+        return 0 if argv else 2
+    if argv[0] in ("-V", "--version"):
+        _print(f"quarterdeck {__version__}\n")
+        return 0
+    command = COMMANDS.get(argv[0])
+    if command is None:
+        return fail(f"unknown command {argv[0]!r}: {', '.join(COMMANDS)}", 2)
+    return guarded(lambda: command(argv[1:]))
+
+
+def guarded(work: Callable[[], int]) -> int:
+    """The work's exit code; an error raised on purpose is one line on stderr and its exit code."""
+    try:
+        return work()
+    except QuarterdeckError as error:
+        return fail(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter complains when it flushes at exit
+        return 141
+
+
+def fail(message: str, code: int) -> int:
+    """Say it on one line of stderr."""
+    sys.stderr.write("quarterdeck: " + " ".join(message.split()) + "\n")
+    return code
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text)
+
+
+def _demo(argv: list[str]) -> int:
+    from console.commands.demo import demo_main
+
+    return demo_main(argv)
+
+
+def _train(argv: list[str]) -> int:
+    from console.commands.train import train_main
+
+    return train_main(argv)
+
+
+def _runs(argv: list[str]) -> int:
+    from console.commands.runs import runs_main
+
+    return runs_main(argv)
+
+
+def _ctl(argv: list[str]) -> int:
+    from console.commands.ctl import ctl_main
+
+    return ctl_main(argv)
+
+
+def _attach(argv: list[str]) -> int:
+    from console.commands.watch import attach_main
+
+    return attach_main(argv)
+
+
+def _replay(argv: list[str]) -> int:
+    from console.commands.watch import replay_main
+
+    return replay_main(argv)
+
+
+def _gateway(argv: list[str]) -> int:
+    from console.commands.gateway import gateway_main
+
+    return gateway_main(argv)
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "demo": _demo,
+    "train": _train,
+    "runs": _runs,
+    "attach": _attach,
+    "ctl": _ctl,
+    "replay": _replay,
+    "gateway": _gateway,
+}

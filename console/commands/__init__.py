@@ -1,0 +1,1 @@
+"""The commands of `quarterdeck`, one module each; imported only when asked for."""

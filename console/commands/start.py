@@ -1,0 +1,90 @@
+"""What `train` and `demo` share: preflight, the choice of how to watch, starting the engine, and watching."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Literal
+
+from console.errors import UsageError
+from console.findings import WARNING, Finding, refuse
+from console.launching import LaunchedRun, launch, new_run_id, require_engine
+from console.training.options import RunOptions
+
+Watch = Literal["console", "headless", "plain", "detach"]
+
+DUMB = ("", "dumb", "unknown")
+
+
+def has_terminal() -> bool:
+    """Whether a console can be opened here: a terminal on both sides that knows how to paint."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "") not in DUMB
+
+
+def check_watch(watch: Watch) -> None:
+    """Raises `UsageError` when a console is asked for without a terminal."""
+    if watch == "console" and not has_terminal():
+        raise UsageError("no terminal to paint on: use --headless, --plain or --detach")
+
+
+def preflight_findings(options: RunOptions, environment: Mapping[str, str]) -> list[Finding]:
+    """Everything that can be known before a sandbox exists, the gateway's answer included."""
+    from console.training.preflight import preflight
+
+    return preflight(options, environment)
+
+
+def start(options: RunOptions, watch: Watch) -> int:
+    """Check, start the engine, and watch the run as asked; the exit code.
+
+    Raises:
+        UsageError: preflight refuses; nothing was started.
+    """
+    check_watch(watch)
+    require_engine()
+    findings = preflight_findings(options, os.environ)
+    refuse(findings)
+    for finding in findings:
+        if finding.level == WARNING:
+            sys.stderr.write(f"quarterdeck: warning: {finding.line()}\n")
+    return watch_run(options, watch)
+
+
+def watch_run(options: RunOptions, watch: Watch, *, leave_after: float | None = None) -> int:
+    """Start the engine and watch it. `leave_after`: seconds after the run's end at which the console closes itself."""
+    owned = watch in ("headless", "plain")
+    policy = options.failure_policy(interactive=watch == "console")
+    run = launch(options, new_run_id(), on_failure=policy, owned=owned)
+    if owned:
+        from console.headless import run_headless
+
+        return run_headless(run.run_id, plain=watch == "plain", owned=True)
+    if watch == "detach":
+        return _say_where(run)
+    from console.tui.main import attach
+
+    code = attach(run.socket, run_dir=run.run_dir, leave_after=leave_after)
+    sys.stderr.write(farewell(run))
+    return code
+
+
+def farewell(run: LaunchedRun) -> str:
+    """What to know after the console closed."""
+    from console.control.runs import run_at
+
+    info = run_at(run.run_dir)
+    if info is not None and info.state == "live":
+        return f"the run goes on: quarterdeck attach {run.run_id}\n"
+    state = info.state if info is not None else "over"
+    return f"the run is {state}, kept in {run.run_dir}: quarterdeck replay {run.run_dir}\n"
+
+
+def _say_where(run: LaunchedRun) -> int:
+    sys.stdout.write(f"{run.run_id}\n")
+    sys.stderr.write(
+        f"started, pid {run.pid}, in {run.run_dir}\n"
+        f"quarterdeck attach {run.run_id}     opens the console\n"
+        f"quarterdeck ctl {run.run_id} stop-after-step     ends it in order\n"
+    )
+    return 0

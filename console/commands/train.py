@@ -1,0 +1,70 @@
+"""`quarterdeck train`: the recipe's command line."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from console.commands.start import Watch, preflight_findings, start
+from console.errors import UsageError
+from console.findings import errors, report, report_json
+from console.launching import require_engine
+from console.training.options import parse
+
+USAGE = """\
+usage: quarterdeck train [FILE.toml] [--headless | --plain | --detach] [--check [--json]] key=value ...
+
+Trains a LoRA policy on Harbor tasks with the Tinker cookbook's loop, and opens the console on it.
+
+  --headless   no console: JSON lines on stdout (launch, step, alarm, done), the log on stderr; for CI.
+               The run belongs to this command: ending it ends the run, in order
+  --plain      the same with one readable line a change
+  --detach     start the run, print its id, and leave it alone
+  --check      all preflight, then stop; --json prints the findings as one object
+  --help       this text
+
+Options come from the TOML file (tables [config], [config.dataset_builder], [harbor], [console]; relative paths start at
+the file) and from key=value, which wins. Example:
+
+  quarterdeck train config.base_url=http://gateway:10613 config.model_name=Qwen/Qwen3.6-35B-A3B \\
+    config.lora_rank=16 config.learning_rate=1e-6 config.max_tokens=8192 config.loss_fn=ppo config.ttl_seconds=None \\
+    config.log_path=/tmp/harbor-tinker config.dataset_builder.tasks_dir=tasks harbor.trial_config=trial.json
+
+"""
+
+_FLAGS = {"--headless": "headless", "--plain": "plain", "--detach": "detach"}
+
+
+def train_main(argv: list[str]) -> int:
+    """Run `train`; the exit code. Raises `QuarterdeckError` for what is one line on stderr."""
+    if "--help" in argv or "-h" in argv:
+        from console.training.schema import help_text
+
+        sys.stdout.write(USAGE + help_text())
+        return 0
+    watch, check, as_json, words = _flags(argv)
+    options = parse(words)
+    if check:
+        require_engine()
+        findings = preflight_findings(options, os.environ)
+        sys.stdout.write((report_json if as_json else report)(findings) + "\n")
+        return 2 if errors(findings) else 0
+    return start(options, watch)
+
+
+def _flags(argv: list[str]) -> tuple[Watch, bool, bool, list[str]]:
+    watches = [word for word in argv if word in _FLAGS]
+    if len(set(watches)) > 1 and set(watches) != {"--headless", "--plain"}:
+        raise UsageError(f"{' and '.join(sorted(set(watches)))} exclude each other")
+    check, as_json = "--check" in argv, "--json" in argv
+    if as_json and not check:
+        raise UsageError("--json goes with --check; a headless run prints JSON lines anyway")
+    words = [word for word in argv if word not in (*_FLAGS, "--check", "--json")]
+    watch: Watch = "console"
+    if "--plain" in watches:
+        watch = "plain"
+    elif "--headless" in watches:
+        watch = "headless"
+    elif "--detach" in watches:
+        watch = "detach"
+    return watch, check, as_json, words

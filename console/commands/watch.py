@@ -1,0 +1,78 @@
+"""`quarterdeck attach` and `quarterdeck replay`: the console on a live run, or on a recorded one."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from console.control.runs import find_run
+from console.errors import UsageError
+
+
+def attach_main(argv: list[str]) -> int:
+    """Run `attach`; the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="quarterdeck attach",
+        description="Opens the console on a live run. Leaving it (q, d, a dropped line) leaves the run alone.",
+        epilog="examples:  quarterdeck attach        the only live run\n"
+        "           quarterdeck attach 20261129    a run by the start of its id, its name, or its directory\n"
+        "           quarterdeck attach --socket /tmp/q.sock    through a forwarded socket",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "run", nargs="?", help="run id or its start, name, or run directory; the only live run if left out"
+    )
+    parser.add_argument("--socket", type=Path, help="the engine's socket, for instance one forwarded over SSH")
+    parser.add_argument("--read-only", action="store_true", help="hide and refuse the keys that act on the run")
+    parser.add_argument("--headless", action="store_true", help="follow as JSON lines instead; the run is not owned")
+    parser.add_argument("--plain", action="store_true", help="follow as readable lines instead")
+    _look(parser)
+    args = parser.parse_args(argv)
+    if args.headless or args.plain:
+        from console.headless import run_headless
+
+        return run_headless(args.run, plain=args.plain, owned=False)
+    from console.tui.main import attach
+
+    if args.socket is not None:
+        if args.run is not None:
+            raise UsageError("name a run or --socket, not both")
+        return attach(args.socket, theme=args.theme, ascii=args.ascii, mouse=args.mouse, read_only=args.read_only)
+    info = find_run(args.run)
+    if info.state != "live" or info.socket is None:
+        raise UsageError(f"run {info.run_id} is {info.state}, not live: quarterdeck replay {info.run_dir}")
+    return attach(
+        Path(info.socket),
+        run_dir=Path(info.run_dir),
+        theme=args.theme,
+        ascii=args.ascii,
+        mouse=args.mouse,
+        read_only=args.read_only,
+    )
+
+
+def replay_main(argv: list[str]) -> int:
+    """Run `replay`; the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="quarterdeck replay",
+        description="Plays a recorded run through the console: space pauses, < > change the speed, [ ] step by event, "
+        "{ } by training step. A run that still runs or was killed can be replayed too.",
+    )
+    parser.add_argument("run", help="run directory, or run id, its start, or name")
+    parser.add_argument(
+        "--speed", type=float, default=4.0, help="times real time, 0 for as fast as it goes (default 4)"
+    )
+    _look(parser)
+    args = parser.parse_args(argv)
+    from console.tui.main import replay
+
+    run_dir = Path(args.run)
+    if not run_dir.is_dir():
+        run_dir = Path(find_run(args.run).run_dir)
+    return replay(run_dir, speed=args.speed, theme=args.theme, ascii=args.ascii, mouse=args.mouse)
+
+
+def _look(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--theme", help="name of a theme (T lists them)")
+    parser.add_argument("--ascii", action="store_true", help="no characters beyond ASCII")
+    parser.add_argument("--mouse", action="store_true", help="take mouse clicks (costs bytes on slow lines)")

@@ -1,0 +1,139 @@
+"""Starting an engine: a run directory, the options in a file, a process in a session of its own, and its answer.
+
+The engine's own import is heavy; this module only starts it by name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import secrets
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from console.errors import MissingExtraError, QuarterdeckError, UsageError
+from console.training.options import RunOptions
+
+ANNOUNCE_SECONDS = 60.0
+
+
+class LaunchedRun(msgspec.Struct, kw_only=True):
+    """A started engine.
+
+    Attributes:
+        socket: where it listens; owner_fd: held open by the command that owns the run, None when nobody does;
+            closing it ends the run.
+    """
+
+    run_id: str
+    run_dir: Path
+    pid: int
+    socket: Path
+    owner_fd: int | None = None
+
+
+def new_run_id(now: float | None = None) -> str:
+    """Sortable by time, unique by chance: 20261129-142233-7f3a."""
+    return time.strftime("%Y%m%d-%H%M%S", time.gmtime(now)) + "-" + secrets.token_hex(2)
+
+
+def require_engine() -> None:
+    """Raises `MissingExtraError` when the extra `engine` is not installed."""
+    missing = [name for name in ("tinker", "tinker_cookbook", "harbor", "torch") if not importlib.util.find_spec(name)]
+    if missing:
+        raise MissingExtraError(
+            f"this command needs the extra `engine` ({', '.join(missing)} missing): pip install 'quarterdeck[engine]'"
+        )
+
+
+def launch(options: RunOptions, run_id: str, *, on_failure: str, owned: bool) -> LaunchedRun:
+    """Start the engine for these options and wait until its socket is bound.
+
+    Args:
+        on_failure: stop, hold or retry; owned: the run ends when this process does.
+
+    Raises:
+        QuarterdeckError: what the engine said instead of starting; its exit code is kept.
+    """
+    run_dir = options.log_path
+    _make_private(run_dir)
+    options.write(run_dir / "config.json")
+    announce_read, announce_write = os.pipe()
+    owner_read, owner_write = os.pipe() if owned else (None, None)
+    command = [sys.executable, "-m", "console.engine", "--run-dir", str(run_dir), "--run-id", run_id]
+    command += ["--on-failure", on_failure, "--announce-fd", str(announce_write)]
+    passed = [announce_write]
+    if owner_read is not None:
+        command += ["--owner-fd", str(owner_read)]
+        passed.append(owner_read)
+    with _log_file(run_dir / "engine.log") as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            pass_fds=passed,
+            cwd=run_dir,
+            env=_environment(),
+        )
+    for fd in passed:
+        os.close(fd)
+    record = _announcement(announce_read, process, run_dir)
+    if record.get("type") != "launch":
+        process.wait()
+        error = QuarterdeckError(str(record.get("message")))
+        error.exit_code = int(str(record.get("exit_code", 7)))
+        raise error
+    return LaunchedRun(
+        run_id=run_id, run_dir=run_dir, pid=process.pid, socket=Path(str(record["socket"])), owner_fd=owner_write
+    )
+
+
+def _make_private(run_dir: Path) -> None:
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise UsageError(f"config.log_path={run_dir}: {error.strerror or error}; choose another directory") from None
+
+
+def _log_file(path: Path) -> IO[bytes]:
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
+
+
+def _environment() -> dict[str, str]:
+    """Ours, with the directory that `console` is imported from, whatever the engine's working directory is."""
+    root = str(Path(__file__).resolve().parent.parent)
+    path = os.environ.get("PYTHONPATH")
+    return os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{path}" if path else root}
+
+
+def _announcement(fd: int, process: subprocess.Popen[bytes], run_dir: Path) -> dict[str, object]:
+    """The one line that the engine says, or what its death says."""
+    import select
+
+    data = b""
+    deadline = time.monotonic() + ANNOUNCE_SECONDS
+    with contextlib.closing(os.fdopen(fd, "rb", buffering=0)) as pipe:
+        while not data.endswith(b"\n"):
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([pipe], [], [], left)[0]:
+                process.kill()
+                return {
+                    "message": f"the engine did not start within {ANNOUNCE_SECONDS:.0f} s; see {run_dir}/engine.log"
+                }
+            chunk = pipe.read(65536)
+            if not chunk:
+                break
+            data += chunk
+    try:
+        return dict(json.loads(data))
+    except ValueError:
+        return {"message": f"the engine ended before it started: see {run_dir}/engine.log"}
