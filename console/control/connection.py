@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from console.control import messages as m
-from console.control.text import one_line
 from console.state.model import encode_state
+from console.state.sanitize import sanitize
 
 if TYPE_CHECKING:
     from console.control.server import ControlServer
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 BUFFER_LIMIT = 1024 * 1024
 """Unsent bytes at which a client is dropped."""
 COMMANDS_AT_ONCE = 32
+PAST_ATTEMPTS = 20
 PAST_BATCH = 2000
-PAST_ATTEMPTS = 100
 
 _log = logging.getLogger(__name__)
 
@@ -108,8 +107,10 @@ class Connection:
     # --- requests ----------------------------------------
 
     async def _next_line(self) -> bytes:
+        """The next whole line, empty at the end: a request cut off by it may be half of something else."""
         try:
-            return await self._reader.readline()
+            line = await self._reader.readline()
+            return line if line.endswith(b"\n") else b""
         except ValueError:  # the reader's limit
             self.refuse(f"a message is longer than {m.MAX_INCOMING} bytes")
             return b""
@@ -119,7 +120,7 @@ class Connection:
         try:
             request = m.decode_request(line)
         except ValueError as error:
-            self.refuse(f"not a message of the control protocol: {one_line(str(error), 200)}")
+            self.refuse(f"not a message of the control protocol: {sanitize(str(error), 200)}")
             return False
         if isinstance(request, m.CommandRequest):
             return self._take_command(request)
@@ -154,7 +155,7 @@ class Connection:
         except Exception as error:
             if not self._writer.is_closing():
                 _log.exception("client %s cannot be served", self._peer)
-                self.refuse(f"the journal cannot be served: {one_line(str(error), 200)}")
+                self.refuse(f"the journal cannot be served: {sanitize(str(error), 200)}")
 
     async def _send_view(self) -> None:
         view = self._server.view()
@@ -175,25 +176,21 @@ class Connection:
         self._live = True
 
     async def _send_past(self) -> None:
-        """From the files, until they end or the tail covers the rest. The writer flushes within a quarter second."""
+        """From the files, until the tail covers the rest."""
         for _ in range(PAST_ATTEMPTS):
-            past = iter(await asyncio.to_thread(self._server.past, self._sent))
-            before = self._sent
-            while lines := await asyncio.to_thread(_take, past):
+            while lines := await asyncio.to_thread(self._past_lines):
                 for data in m.event_batches(lines):
                     await self._send(data)
                 self._sent = m.seq_of(lines[-1])
                 if self._server.tail.after(self._sent) is not None:
                     return
-            if self._sent == before:
-                await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1)
         raise OSError(f"event {self._sent + 1} is not in its files")
+
+    def _past_lines(self) -> list[bytes]:
+        return [m.for_wire(line) for line in islice(self._server.past(self._sent), PAST_BATCH)]
 
     async def _send(self, data: bytes) -> None:
         """Write and wait until the client has taken it: only this client's task waits."""
         self._writer.write(data)
         await self._writer.drain()
-
-
-def _take(lines: Iterator[bytes]) -> list[bytes]:
-    return [m.for_wire(line) for line in islice(lines, PAST_BATCH)]

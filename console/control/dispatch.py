@@ -15,8 +15,8 @@ import msgspec
 
 from console.control.audit import AuditLog
 from console.control.commands import COMMANDS, Command, CommandResult
-from console.control.text import one_line
 from console.journal.events import CommandAccepted, CommandFinished, CommandRequested, Event, Scalars
+from console.state.sanitize import sanitize
 
 REASON_LIMIT = 500
 AUTHOR_LIMIT = 120
@@ -109,7 +109,7 @@ class CommandDispatcher:
 
     def _finish(self, command: Command, peer: str, status: str, text: str) -> CommandResult:
         """Record the end. A full disk must not hide from the sender what was done."""
-        result = CommandResult(id=command.id, status=status, text=one_line(text, REASON_LIMIT))
+        result = CommandResult(id=command.id, status=status, text=sanitize(text, REASON_LIMIT))
         try:
             self._append(CommandFinished(id=command.id, status=status, result=result.text))
             self._audit.result(command, result, peer)
@@ -133,14 +133,14 @@ class CommandDispatcher:
 def fault_of(command: Command) -> str:
     """What is wrong with the command's form, empty when nothing is. Whether it can be done is the engine's to say."""
     spec = COMMANDS.get(command.command)
-    if not command.id or one_line(command.id, ID_LIMIT) != command.id:
+    if not command.id or sanitize(command.id, ID_LIMIT) != command.id:
         return f"a command needs an id of 1 to {ID_LIMIT} printable characters"
     if spec is None:
-        return f"unknown command {one_line(command.command, 40)!r}: choose from {', '.join(COMMANDS)}"
+        return f"unknown command {sanitize(command.command, 40)!r}: choose from {', '.join(COMMANDS)}"
     allowed = _ARGS[spec.target] | ({"on"} if spec.name == "stop_after_step" else frozenset())
     unknown = sorted(set(command.args) - allowed)
     if unknown:
-        return f"{spec.name} does not take {', '.join(repr(one_line(u, 40)) for u in unknown)}"
+        return f"{spec.name} does not take {', '.join(repr(sanitize(u, 40)) for u in unknown)}"
     return _target_fault(spec.name, spec.target, command.args)
 
 
@@ -163,11 +163,11 @@ def _target_fault(name: str, target: str, args: Scalars) -> str:
 def _cleaned(command: Command) -> Command:
     return msgspec.structs.replace(
         command,
-        id=one_line(command.id, ID_LIMIT),
-        author=one_line(command.author, AUTHOR_LIMIT),
-        reason=one_line(command.reason, REASON_LIMIT),
+        id=sanitize(command.id, ID_LIMIT),
+        author=sanitize(command.author, AUTHOR_LIMIT),
+        reason=sanitize(command.reason, REASON_LIMIT),
     )
 
 
 def _short(error: Exception) -> str:
-    return f"{type(error).__name__}: {one_line(str(error), 200)}"
+    return f"{type(error).__name__}: {sanitize(str(error), 200)}"

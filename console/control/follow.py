@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 import msgspec
 
@@ -70,7 +70,7 @@ class RunFollower:
         heard = self.last_heard
         return None if heard is None else time.monotonic() - heard
 
-    async def items(self) -> AsyncIterator[Item]:
+    async def items(self) -> AsyncGenerator[Item, None]:
         """`LinkUp`, then a `RunView` (with a cursor: only events), then events, `LinkDown`, `LinkUp`, and so on.
 
         A `RunView` in mid-stream replaces everything before it. Ends after `RunFinished` once the engine closes the

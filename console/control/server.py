@@ -31,7 +31,7 @@ class ControlServer:
     """Serves one run.
 
     Attributes:
-        path: the socket; view: the run's view now; past: journal lines after a `seq`, read from the files;
+        path: the socket; view: the run's view now; past: some journal lines after a `seq`, read from the files;
         dispatcher: where commands go; tail: the newest lines.
     """
 
@@ -45,7 +45,7 @@ class ControlServer:
         past: Callable[[int], Iterable[bytes]],
         dispatcher: CommandDispatcher,
     ) -> None:
-        """Nothing is opened before `start`. `past` is called on a worker thread and may lag behind the writer."""
+        """Nothing is opened before `start`. `past` (see `PastLines`) is called on worker threads."""
         self.path = path
         self.view = view
         self.past = past

@@ -1,0 +1,109 @@
+"""A run without a screen: JSON lines or plain lines on stdout, the log on stderr, the run's exit code.
+
+`attach --headless` only watches: its end leaves the run alone. The command that started a headless run owns it: when it
+is interrupted, or nobody reads its output any more, it has the engine stop in order and waits for the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TextIO
+
+from console.control.follow import LinkDown, LinkUp
+from console.control.runs import RunInfo, run_items
+from console.headless.output import OutputClosed, Reporter
+from console.headless.stop import Stopper
+from console.journal.events import Event
+from console.state.reduce import RunView, apply
+
+STATUS_SECONDS = 60.0
+EXIT_FAILED = 7
+EXIT_HANG_UP = 129
+KEPT_CODES = frozenset({0, 2, 4, 5, 6})
+"""Exit codes of a run that a later signal does not replace: their cause came first."""
+
+
+def follow_headless(run: RunInfo, *, plain: bool = False, out: TextIO | None = None, err: TextIO | None = None) -> int:
+    """Report a live or finished run until its end, and return its exit code; 7 when its engine died without a word.
+
+    Raises:
+        RecordingError: there is no readable journal.
+    """
+    reporter = Reporter(out or sys.stdout, err or sys.stderr, plain)
+    try:
+        view = asyncio.run(_follow(run, reporter))
+        code, status, reason = end_of(view)
+        reporter.done(status, code, view.state.steps_done, reason)
+    except OutputClosed:
+        reporter.silence()
+        return EXIT_HANG_UP
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def run_headless(
+    run: RunInfo, *, plain: bool = False, owned: bool = True, out: TextIO | None = None, err: TextIO | None = None
+) -> int:
+    """`follow_headless` for the command that started the run; with `owned` the run ends with it, in order.
+
+    A hang-up, interrupt or terminate sends `stop_now` once, waits for the end, and returns 129, 130 or 143 unless the
+    run had ended for a cause of its own. Call it on the main thread.
+    """
+    if not owned:
+        return follow_headless(run, plain=plain, out=out, err=err)
+    reporter = Reporter(out or sys.stdout, err or sys.stderr, plain)
+    with Stopper(run, err or sys.stderr) as stopper:
+        reporter.on_closed = lambda: stopper.stop("nobody reads the output any more", EXIT_HANG_UP)
+        view = asyncio.run(_follow(run, reporter))
+        code, status, reason = end_of(view)
+        if stopper.exit_code is not None and code not in KEPT_CODES:
+            code = stopper.exit_code
+        reporter.done(status, code, view.state.steps_done, reason)
+    if reporter.closed:
+        reporter.silence()
+    return code
+
+
+def end_of(view: RunView) -> tuple[int, str, str]:
+    """Exit code, status and reason of a run whose stream is over."""
+    state = view.state
+    if state.exit_code is None:
+        where = f" in step {state.step}" if state.step is not None else ""
+        return EXIT_FAILED, "failed", f"the engine died{where}"
+    status = "completed" if state.status == "finished" else state.status
+    return state.exit_code, status, state.reason
+
+
+async def _follow(run: RunInfo, reporter: Reporter) -> RunView:
+    view = RunView()
+    ticker = asyncio.create_task(_tick(reporter))
+    try:
+        async for item in run_items(run):
+            if isinstance(item, RunView):
+                view = item
+                reporter.show(view)
+            elif isinstance(item, Event):
+                apply(view, item)
+                reporter.event(view, item)
+            else:
+                _link(reporter, item)
+    finally:
+        ticker.cancel()
+    return view
+
+
+def _link(reporter: Reporter, item: LinkUp | LinkDown) -> None:
+    if isinstance(item, LinkUp):
+        if item.again:
+            reporter.log(f"connected again, {item.missed} events behind")
+    elif item.retry_in is not None:
+        reporter.log(f"connection lost: {item.reason}")
+
+
+async def _tick(reporter: Reporter) -> None:
+    """A line a minute, so that a job runner sees life."""
+    while True:
+        await asyncio.sleep(STATUS_SECONDS)
+        reporter.status()

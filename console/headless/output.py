@@ -1,0 +1,240 @@
+"""What a headless run prints. Stdout has records only; a value that is not known is null."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+from console.journal import events as ev
+from console.state.lines import line_for
+from console.state.model import AlarmState, RunState
+from console.state.reduce import RunView
+from console.state.sanitize import sanitize
+
+VERSION = 1
+LINE_LIMIT = 400
+
+Record = dict[str, Any]
+
+
+class OutputClosed(Exception):
+    """Nobody reads stdout any more."""
+
+
+# --- records ----------------------------------------
+
+
+def to_launch_record(state: RunState) -> Record:
+    """Who runs: identity, process, socket, versions of the packages."""
+    return {
+        "v": VERSION, "type": "launch", "run_id": state.run_id, "run_dir": state.run_dir, "pid": state.pid or None,
+        "socket": state.socket, "versions": state.versions,
+    }  # fmt: skip
+
+
+def to_step_record(e: ev.StepFinished) -> Record:
+    """One trained step; units and definitions as in the `step.finished` event."""
+    return {
+        "v": VERSION,
+        "type": "step",
+        "step": e.step,
+        "reward_mean": _number(e.reward_mean),
+        "reward_std": _number(e.reward_std),
+        "outcomes": e.outcomes,
+        "groups": {"kept": e.groups_kept, "dropped": e.groups_dropped, "zero_variance": e.groups_zero_variance},
+        "ppo_loss": _number(e.ppo_loss),
+        "clip_fraction": _number(e.clip_fraction),
+        "kl_sample_train": _number(e.kl_sample_train_v1),
+        "entropy": _number(e.entropy),
+        "tokens": {"prompt": e.tokens_prompt, "sampled": e.tokens_sampled, "trained": e.tokens_trained},
+        "seconds": {
+            "rollout": _number(e.seconds_rollout),
+            "train": _number(e.seconds_train),
+            "save": _number(e.seconds_save),
+            "total": _number(e.seconds_total),
+        },
+        "policy_version": e.policy_version,
+    }
+
+
+def to_alarm_record(alarm: AlarmState, state: str, ts: float) -> Record:
+    """An alarm that opened or closed (`state`) at `ts`, Unix seconds. Its texts are one line each."""
+    return {
+        "v": VERSION, "type": "alarm", "state": state, "key": alarm.key, "level": alarm.level, "ts": ts,
+        "text": sanitize(alarm.text), "remedy": sanitize(alarm.remedy),
+    }  # fmt: skip
+
+
+def to_done_record(status: str, exit_code: int, steps: int, reason: str) -> Record:
+    """The end: `status` is completed, stopped or failed; `exit_code` is that of the process that prints it."""
+    return {
+        "v": VERSION, "type": "done", "status": status, "exit_code": exit_code, "steps": steps,
+        "reason": sanitize(reason),
+    }  # fmt: skip
+
+
+def _number(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+# --- printing ----------------------------------------
+
+
+class Reporter:
+    """Turns a view and its events into records on stdout and a log on stderr.
+
+    Attributes:
+        on_closed: called once when stdout turns out to be closed; without it `OutputClosed` is raised.
+        closed: stdout is closed.
+    """
+
+    def __init__(self, out: TextIO, err: TextIO, plain: bool) -> None:
+        self.on_closed: Callable[[], None] | None = None
+        self.closed = False
+        self._out, self._err, self._plain = out, err, plain
+        self._launched: tuple[str, int] | None = None
+        self._row_seq = 0
+        self._alarms: dict[str, AlarmState] = {}
+        self._view: RunView | None = None
+
+    def show(self, view: RunView) -> None:
+        """A whole view: everything of it that was not printed yet."""
+        self._view = view
+        self._launch(view.state)
+        for row in view.history.rows:
+            self._step(view, row)
+        self._compare_alarms(view.state)
+
+    def event(self, view: RunView, event: ev.Event) -> None:
+        """One event; `view` is the view after it."""
+        self._view = view
+        if isinstance(event, ev.RunStarted):
+            self._launch(view.state)
+        elif isinstance(event, ev.StepFinished):
+            self._step(view, event)
+        if isinstance(event, ev.RunStarted | ev.AlarmOpened | ev.AlarmClosed):
+            self._compare_alarms(view.state)
+        elif not isinstance(event, ev.StepFinished):
+            self._narrate(view, event)
+
+    def done(self, status: str, exit_code: int, steps: int, reason: str) -> None:
+        """The last record."""
+        tail = f": {sanitize(reason)}" if reason else ""
+        self._emit(
+            to_done_record(status, exit_code, steps, reason),
+            f"done: {status}, exit {exit_code}, {steps} steps{tail}",
+            self._view.state.ts if self._view is not None else 0.0,
+        )
+
+    def status(self) -> None:
+        """A line about now, on stderr."""
+        if self._view is not None:
+            self.log(status_line(self._view.state))
+
+    def log(self, text: str) -> None:
+        """A line on stderr; a closed stderr is no reason to end."""
+        self._to_err(datetime.now(UTC).timestamp(), text)
+
+    def silence(self) -> None:
+        """Point a closed stdout at nothing, so that the interpreter's last flush does not fail."""
+        if self._out is sys.stdout:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._out.fileno())
+            os.close(nowhere)
+
+    # --- inside ----------------------------------------
+
+    def _launch(self, state: RunState) -> None:
+        if not state.run_id or self._launched == (state.run_id, state.pid):
+            return
+        self._launched = (state.run_id, state.pid)
+        self._emit(to_launch_record(state), f"run {state.name or state.run_id} in {state.run_dir}", state.started)
+
+    def _step(self, view: RunView, row: ev.StepFinished) -> None:
+        if row.seq <= self._row_seq:
+            return
+        self._row_seq = row.seq
+        line = line_for(view.state, row)
+        self._emit(to_step_record(row), line.text if line is not None else f"step {row.step} done", row.ts)
+
+    def _compare_alarms(self, state: RunState) -> None:
+        for key, alarm in state.alarms.items():
+            before = self._alarms.get(key)
+            if before is None or (before.level, before.text) != (alarm.level, alarm.text):
+                remedy = f" ({alarm.remedy})" if alarm.remedy else ""
+                text = f"alarm {alarm.level}: {alarm.text}{remedy}"
+                self._emit(to_alarm_record(alarm, "opened", state.ts), text, state.ts)
+        for key, alarm in self._alarms.items():
+            if key not in state.alarms:
+                self._emit(to_alarm_record(alarm, "closed", state.ts), f"alarm over: {alarm.text}", state.ts)
+        self._alarms = dict(state.alarms)
+
+    def _narrate(self, view: RunView, event: ev.Event) -> None:
+        """Changes that are no record: lines in plain mode, else log."""
+        if isinstance(event, ev.RunPhase):
+            text = f"phase {event.phase}" + (f": {event.detail}" if event.detail else "")
+        else:
+            line = line_for(view.state, event)
+            if line is None or isinstance(event, ev.RunFinished):
+                return
+            text = line.text
+        if self._plain:
+            self._to_out(_stamped(event.ts, text))
+        else:
+            self._to_err(event.ts, text)
+
+    def _emit(self, record: Record, text: str, ts: float) -> None:
+        if self._plain:
+            self._to_out(_stamped(ts, text))
+        else:
+            self._to_out(json.dumps(record, allow_nan=False, separators=(",", ":")))
+            self._to_err(ts, text)
+
+    def _to_out(self, line: str) -> None:
+        if self.closed:
+            return
+        try:
+            self._out.write(_encodable(line, self._out) + "\n")
+            self._out.flush()
+        except (OSError, ValueError):
+            self.closed = True
+            if self.on_closed is None:
+                raise OutputClosed from None
+            self.on_closed()
+
+    def _to_err(self, ts: float, text: str) -> None:
+        try:
+            self._err.write(_encodable(_stamped(ts, text), self._err) + "\n")
+            self._err.flush()
+        except (OSError, ValueError):
+            pass
+
+
+def status_line(state: RunState) -> str:
+    """Where the run is, in one line."""
+    trials = [t for group in state.groups.values() for t in group.trials]
+    phases = Counter(t.phase for t in trials)
+    parts = [f"step {'--' if state.step is None else state.step} of {state.steps_planned or '--'}, {state.phase}"]
+    if trials:
+        parts.append("trials " + ", ".join(f"{n} {phase}" for phase, n in phases.items()))
+    if state.gateway.reachable is False:
+        parts.append("gateway unreachable")
+    if state.alarms:
+        parts.append(f"{len(state.alarms)} alarms open")
+    return "; ".join(parts)
+
+
+def _stamped(ts: float, text: str) -> str:
+    stamp = datetime.fromtimestamp(max(0.0, ts), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{stamp} {sanitize(text, LINE_LIMIT)}"
+
+
+def _encodable(text: str, stream: TextIO) -> str:
+    encoding = stream.encoding or "utf-8"
+    return text.encode(encoding, "replace").decode(encoding)
