@@ -24,6 +24,7 @@ from harbor.models.task.config import NetworkMode, NetworkPolicy
 from pydantic import Field, field_validator
 
 from console.trials import skeleton, transfer
+from console.trials.bwrap_policy import error_policy
 from console.trials.limits import Limits
 from console.trials.relay import Relay, Target
 from console.trials.roots import default_root_dir, make_root
@@ -43,12 +44,6 @@ _ENVIRONMENT = {
     "HOSTNAME": skeleton.HOST_NAME,
     "TERM": "xterm-256color",
 }
-
-
-def error_policy() -> dict[str, dict[str, bool]]:
-    """Entries for a trial's `override_error_policy`: Harbor would grade exception names that it does not know."""
-    never_scored = {"should_retry": True, "should_grade": False, "has_valid_reward": False}
-    return {error.__name__: dict(never_scored) for error in (SandboxLostError, EnvironmentStartError)}
 
 
 class BwrapOptions(EnvironmentOptions):
@@ -142,6 +137,11 @@ class BwrapEnvironment(BaseEnvironment):
     def _validate_definition(self) -> None:
         if self.task_env_config.docker_image is None and not self.environment_dir.is_dir():
             raise FileNotFoundError(f"task environment directory {self.environment_dir} does not exist")
+
+    @property
+    def root_name(self) -> str | None:
+        """Name of the sandbox's root directory, None before `start`."""
+        return self._sandbox.root.name if self._sandbox is not None else None
 
     # start and stop ---------------------------------------------------------------------------------------------------
 

@@ -11,11 +11,16 @@ import stat
 import tempfile
 from pathlib import Path
 
+ENVIRONMENT_VARIABLE = "QUARTERDECK_SANDBOXES"
 _NAME_LIMIT = 60
 
 
 def default_root_dir() -> Path:
-    """Where roots go when nobody says otherwise: one private directory per user under the temporary directory."""
+    """Where roots go when a trial does not say: `$QUARTERDECK_SANDBOXES` (a runner's engine sets it), else one private
+    directory per user under the temporary directory.
+    """
+    if chosen := os.environ.get(ENVIRONMENT_VARIABLE):
+        return Path(chosen)
     return Path(tempfile.gettempdir()) / f"quarterdeck-sandboxes-{os.geteuid()}"
 
 

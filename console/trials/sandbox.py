@@ -45,6 +45,8 @@ class Warden:
     """The warden process of this process."""
 
     _current: Warden | None = None
+    inherited_fd: int | None = None
+    """A descriptor that the warden and its keepers hold until they end, for whoever waits for that."""
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -52,10 +54,10 @@ class Warden:
         code = f"import sys; sys.path.insert(0, {package_root!r}); from console.trials.warden import main; "
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", code + f"main({theirs.fileno()})"],
+                [sys.executable, "-I", "-S", "-c", code + f"main({theirs.fileno()}, {self.inherited_fd})"],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno()] if self.inherited_fd is None else [theirs.fileno(), self.inherited_fd],
                 env={"PATH": "/usr/local/bin:/usr/bin:/bin"},
                 cwd="/",
             )

@@ -17,7 +17,6 @@ import os
 import select
 import signal
 import socket
-import sys
 from pathlib import Path
 
 from console.trials import syscalls
@@ -25,9 +24,11 @@ from console.trials.keeper import keep
 from console.trials.roots import remove_root
 
 
-def main(fd: int) -> None:
-    """Serve until end of file on socket `fd`, then clean up."""
-    os.set_inheritable(fd, False)
+def main(fd: int, held: int | None = None) -> None:
+    """Serve until end of file on socket `fd`, then clean up. Descriptor `held` stays open until then."""
+    for own in (fd, held):
+        if own is not None:
+            os.set_inheritable(own, False)
     owner = socket.socket(fileno=fd)
     os.setsid()
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # its end is its owner's end, in order
@@ -95,7 +96,3 @@ def _receive(owner: socket.socket, roots: set[str]) -> bool:
     for fd in fds:
         os.close(fd)
     return True
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))
