@@ -57,9 +57,10 @@ def watch_run(options: RunOptions, watch: Watch, *, leave_after: float | None = 
     policy = options.failure_policy(interactive=watch == "console")
     run = launch(options, new_run_id(), on_failure=policy, owned=owned)
     if owned:
+        from console.control.runs import run_at
         from console.headless import run_headless
 
-        return run_headless(run.run_id, plain=watch == "plain", owned=True)
+        return run_headless(run_at(run.run_dir), plain=watch == "plain", owned=True)
     if watch == "detach":
         return _say_where(run)
     from console.tui.main import attach
@@ -74,10 +75,9 @@ def farewell(run: LaunchedRun) -> str:
     from console.control.runs import run_at
 
     info = run_at(run.run_dir)
-    if info is not None and info.state == "live":
+    if info.state == "live":
         return f"the run goes on: quarterdeck attach {run.run_id}\n"
-    state = info.state if info is not None else "over"
-    return f"the run is {state}, kept in {run.run_dir}: quarterdeck replay {run.run_dir}\n"
+    return f"the run is {info.state}, kept in {run.run_dir}: quarterdeck replay {run.run_dir}\n"
 
 
 def _say_where(run: LaunchedRun) -> int:

@@ -31,7 +31,7 @@ def attach_main(argv: list[str]) -> int:
     if args.headless or args.plain:
         from console.headless import run_headless
 
-        return run_headless(args.run, plain=args.plain, owned=False)
+        return run_headless(find_run(args.run), plain=args.plain, owned=False)
     from console.tui.main import attach
 
     if args.socket is not None:

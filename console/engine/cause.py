@@ -47,12 +47,13 @@ class CauseKeeper:
 def cause_of(error: BaseException) -> Cause:
     """The cause that an exception of the training loop stands for."""
     from console.errors import GatewayLostError, QuarterdeckError
+    from console.gateway.loss import is_gateway_loss
 
     text = one_line(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
     if isinstance(error, QuarterdeckError):
         status = "stopped" if error.exit_code == 4 else "failed"
         return Cause(status=status, exit_code=error.exit_code, reason=one_line(str(error)))
-    if _is_gateway_loss(error):
+    if is_gateway_loss(error):
         return Cause(status="failed", exit_code=GatewayLostError.exit_code, reason=f"gateway lost: {text}")
     return Cause(status="failed", exit_code=7, reason=text)
 
@@ -61,13 +62,3 @@ def one_line(text: str, limit: int = 400) -> str:
     """The text on one line, bounded."""
     flat = " ".join(text.split())
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
-
-
-def _is_gateway_loss(error: BaseException) -> bool:
-    import tinker
-
-    if isinstance(error, tinker.APIConnectionError | tinker.InternalServerError | tinker.NotFoundError):
-        return True
-    text = str(error).lower()
-    lost = ("unknown session", "unknown model", "lease expired", "unknown or expired", "connection refused")
-    return isinstance(error, tinker.TinkerError) and any(word in text for word in lost)

@@ -20,6 +20,7 @@ from console.errors import GatewayLostError, UsageError
 from console.outcomes.rules import RewardPolicy, classify
 from console.resources import models_dir
 from console.training.options import RunOptions
+from console.training.setup import import_heavy, make_renderer, register_local_tokenizer
 from console.training.trial_config import load_trial_config, substitute
 from console.training.trial_run import FailurePolicy, Totals, TrialContext
 
@@ -70,7 +71,7 @@ class Workshop:
         )
         starting = [asyncio.ensure_future(self._pool.start()), asyncio.ensure_future(self._start_gateway())]
         try:
-            await asyncio.to_thread(_import_heavy)
+            await asyncio.to_thread(import_heavy)
             for task in starting:
                 await task
         except BaseException:
@@ -153,7 +154,7 @@ class Workshop:
             log_path=self._run_dir / "gateway.log",
         )
         self.base_url = self._embedded.url
-        _register_local_tokenizer(self._model_name, model_dir)
+        register_local_tokenizer(self._model_name, model_dir)
 
     async def _watch_embedded(self) -> None:
         code = await self._embedded.process.wait()
@@ -176,23 +177,11 @@ class Workshop:
     # --- trials -----------------------------------------------------------------------------------------------------
 
     def _make_capture(self, window: int | None) -> Any:
-        from tinker_cookbook import model_info
-        from tinker_cookbook.renderers import get_renderer
-        from tinker_cookbook.tokenizer_utils import get_tokenizer
-
         from console.capture.cookbook_proxy import CookbookCapture
 
         options = self._options
-        renderer = options.value("config.renderer_name")
-        if renderer is None:
-            try:
-                renderer = model_info.get_recommended_renderer_name(self._model_name)
-            except Exception:
-                raise UsageError(
-                    f"config.renderer_name: the cookbook knows no renderer for {self._model_name}; name one"
-                ) from None
         return CookbookCapture(
-            renderer=get_renderer(renderer, get_tokenizer(self._model_name), model_name=self._model_name),
+            renderer=make_renderer(self._model_name, options.value("config.renderer_name")),
             model_label=self._model_name,
             default_max_tokens=int(options.value("config.max_tokens")),
             context_window=window,
@@ -218,23 +207,3 @@ class Workshop:
         config.setdefault("trials_dir", str(self._run_dir / "trials"))
         config["override_error_policy"] = error_policy() | dict(config.get("override_error_policy") or {})
         return config
-
-
-def _import_heavy() -> None:
-    """Seconds of imports, on a worker thread so that the socket answers meanwhile."""
-    import tinker_cookbook.rl.train  # noqa: F401
-    import torch
-
-    import console.capture.cookbook_proxy
-    import console.training.observe
-    import console.training.strategy  # noqa: F401
-
-    torch.set_num_threads(1)
-
-
-def _register_local_tokenizer(model_name: str, model_dir: Path) -> None:
-    from tinker_cookbook.tokenizer_utils import register_tokenizer
-
-    from console.training.tokenizer import tokenizer_factory
-
-    register_tokenizer(model_name, tokenizer_factory(model_dir))

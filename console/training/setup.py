@@ -1,0 +1,51 @@
+"""What the cookbook needs before its loop can start: imports, tokenizer, renderer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from console.errors import UsageError
+
+
+def import_heavy() -> None:
+    """Seconds of imports, for a worker thread, so that the engine's socket answers meanwhile."""
+    import tinker_cookbook.rl.train  # noqa: F401
+    import torch
+
+    import console.capture.cookbook_proxy
+    import console.training.observe
+    import console.training.strategy  # noqa: F401
+
+    torch.set_num_threads(1)
+
+
+def register_local_tokenizer(model_name: str, model_dir: Path) -> None:
+    """Make the cookbook take the tokenizer of `model_name` from a directory."""
+    from tinker_cookbook.tokenizer_utils import register_tokenizer
+
+    from console.training.tokenizer import tokenizer_factory
+
+    register_tokenizer(model_name, tokenizer_factory(model_dir))
+
+
+def make_renderer(model_name: str, renderer_name: str | None) -> Any:
+    """The named renderer, or the one that the cookbook recommends for the model.
+
+    Raises:
+        UsageError: it recommends none, or knows none of that name.
+    """
+    from tinker_cookbook import model_info
+    from tinker_cookbook.renderers import get_renderer
+    from tinker_cookbook.tokenizer_utils import get_tokenizer
+
+    if renderer_name is None:
+        try:
+            renderer_name = model_info.get_recommended_renderer_name(model_name)
+        except Exception:
+            raise UsageError(f"config.renderer_name: the cookbook recommends none for {model_name}; name one") from None
+    tokenizer = get_tokenizer(model_name)
+    try:
+        return get_renderer(renderer_name, tokenizer, model_name=model_name)
+    except (ValueError, KeyError, AssertionError) as error:
+        raise UsageError(f"config.renderer_name={renderer_name}: {error}") from None
