@@ -9,15 +9,15 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console import __version__
 from console.control.registry import register, socket_path
 from console.engine.board import Board
 from console.engine.cause import COMPLETED, STOPPED, Cause, CauseKeeper, cause_of, one_line
 from console.engine.commands import EngineCommands
+from console.engine.tasks import settle
+from console.engine.versions import installed
 from console.errors import QuarterdeckError
 from console.journal import events as ev
 from console.training.options import RunOptions
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 GROUPS_END_SECONDS = 30.0
 """How long trials may take to leave their sandboxes at the end."""
-THREAD_END_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +54,6 @@ class Engine:
         self._totals = Totals()
         self._groups: dict[int, GroupRun] = {}
         self._group_tasks: set[asyncio.Task[Any]] = set()
-        self._background: set[asyncio.Task[Any]] = set()
         self._workshop: Workshop | None = None
         self._stop_after_step = False
         self._requested_in_step: int | None = None
@@ -126,7 +124,7 @@ class Engine:
                 socket=str(self.board.server.path),
                 model=str(options.value("config.model_name")),
                 gateway_url=options.value("config.base_url"),
-                versions={"quarterdeck": __version__},
+                versions=installed(),
                 config=options.overrides(),
                 steps=options.value("config.max_steps"),
                 groups_per_batch=options.value("config.dataset_builder.groups_per_batch"),
@@ -156,7 +154,7 @@ class Engine:
             return
         gc.collect()
         gc.freeze()  # a full collection over the imported modules stalls every thread for 200 ms
-        self._background.update(workshop.background_tasks())
+        workshop.watch()
         thread = workshop.training(self.run_group, self._should_stop, self._resume_step() or 0)
         finished = thread.start()
         self.board.emit(ev.RunPhase(phase="connecting", detail=workshop.base_url))
@@ -253,8 +251,7 @@ class Engine:
     async def _wind_up(self) -> Cause:
         """Trials first, then what they stand on; the journal last, so that it holds everything."""
         self._end.set()
-        await self._settle(self._group_tasks, GROUPS_END_SECONDS)
-        await self._settle(self._background, THREAD_END_SECONDS)
+        await settle(self._group_tasks, GROUPS_END_SECONDS)
         if self._workshop is not None:
             try:
                 await self._workshop.close()
@@ -269,25 +266,3 @@ class Engine:
         finished = ev.RunFinished(status=cause.status, exit_code=cause.exit_code, reason=cause.reason, steps=done)
         await self.board.close(finished)
         return cause
-
-    async def _settle(self, tasks: set[asyncio.Task[Any]], seconds: float) -> None:
-        """Cancel tasks and wait for them, bounded."""
-        for task in list(tasks):
-            task.cancel()
-        if tasks:
-            _, pending = await asyncio.wait(list(tasks), timeout=seconds)
-            for task in pending:
-                log.error("still running at the end: %s", task)
-
-
-def spawn(coroutine: Coroutine[Any, Any, Any], tasks: set[asyncio.Task[Any]]) -> asyncio.Task[Any]:
-    """Start a background task that is kept and logged when it fails."""
-    task = asyncio.ensure_future(coroutine)
-    tasks.add(task)
-    task.add_done_callback(_log_failure)
-    return task
-
-
-def _log_failure(task: asyncio.Task[Any]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        log.error("a background task failed", exc_info=task.exception())

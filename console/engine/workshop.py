@@ -16,7 +16,9 @@ import httpx
 
 from console.engine.board import Board
 from console.engine.plumbing import HealthWatch, report_totals
+from console.engine.tasks import settle, spawn
 from console.errors import GatewayLostError, UsageError
+from console.journal import events as ev
 from console.outcomes.rules import RewardPolicy, classify
 from console.resources import models_dir
 from console.training.options import RunOptions
@@ -25,6 +27,8 @@ from console.training.trial_config import load_trial_config, substitute
 from console.training.trial_run import FailurePolicy, Totals, TrialContext
 
 BUNDLED_MODEL = "midshipman"
+
+TASKS_END_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +52,7 @@ class Workshop:
         self._policy = FailurePolicy(
             on_failure=on_failure, max_tries=options.harbor.max_tries, hold_timeout=options.console.hold_timeout
         )
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._embedded: Any = None
         self._pool: Any = None
         self.capture: Any = None
@@ -92,17 +97,13 @@ class Workshop:
             totals=self._totals,
         )
 
-    def background_tasks(self) -> list[asyncio.Task[Any]]:
-        """Health probes, totals, and the watch over the embedded gateway."""
-        from console.engine.supervisor import spawn
-
-        tasks: set[asyncio.Task[Any]] = set()
+    def watch(self) -> None:
+        """Start health probes, totals, and the watch over the embedded gateway."""
         assert self._health is not None
-        spawn(self._health.run(), tasks)
-        spawn(report_totals(self._totals, self._board.emit), tasks)
+        spawn(self._health.run(), self._tasks)
+        spawn(report_totals(self._totals, self._board.emit), self._tasks)
         if self._embedded is not None:
-            spawn(self._watch_embedded(), tasks)
-        return list(tasks)
+            spawn(self._watch_embedded(), self._tasks)
 
     def training(
         self,
@@ -119,7 +120,7 @@ class Workshop:
         versions = [row.policy_version for row in rows if row.step < start_step]
         runtime = Runtime(
             main_loop=asyncio.get_running_loop(),
-            emit=self._board.emit,
+            emit=self._from_training,
             run_group=run_group,
             should_stop=should_stop,
             policy_version=versions[-1] if versions else start_step,
@@ -127,8 +128,15 @@ class Workshop:
         config = build_cookbook_config(self._options, base_url=self.base_url, log_path=str(self._run_dir))
         return TrainingThread(runtime, config)
 
+    def _from_training(self, event: ev.Event) -> None:
+        """An event of the training thread. Between two steps no trial runs: the time to replace a grown runner."""
+        self._board.emit(event)
+        if isinstance(event, ev.StepFinished):
+            spawn(self._pool.recycle(), self._tasks)
+
     async def close(self) -> None:
         """Runner, capture gateway, embedded gateway, in this order."""
+        await settle(self._tasks, TASKS_END_SECONDS)
         if self._pool is not None:
             await self._pool.close()
         if self.capture is not None:
