@@ -1,4 +1,4 @@
-"""The official cookbook's `rl.train.Config` from the run's options. Only the engine imports this: it brings in torch."""
+"""The cookbook's own `rl.train.Config` from the run's options. Only the engine imports this: it brings in torch."""
 
 from __future__ import annotations
 

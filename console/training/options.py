@@ -6,6 +6,7 @@ the result as a file; only it builds the cookbook's own config from it (`cookboo
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import tomllib
@@ -17,7 +18,7 @@ import msgspec
 from msgspec import Meta
 
 from console.errors import UsageError
-from console.training.schema import Option, load_schema
+from console.training.schema import FLAGS, Option, load_schema
 from console.training.schema_values import ValueProblem, from_text, from_toml, resolve_path
 
 Scalar = float | int | str | bool | None
@@ -39,7 +40,6 @@ class HarborOptions(msgspec.Struct, frozen=True, kw_only=True):
     listen_host: Annotated[
         str, Meta(description="Address the capture gateway binds to; 0.0.0.0 for remote sandboxes.")
     ] = "127.0.0.1"
-    listen_port: Annotated[int, Meta(description="Port of the capture gateway; 0 takes a free one.")] = 0
     advertised_host: Annotated[
         str, Meta(description="Address placed in {proxy_url}; it must be reachable from the sandboxes.")
     ] = "127.0.0.1"
@@ -57,10 +57,6 @@ class HarborOptions(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = None
     max_tries: Annotated[int, Meta(description="With on_failure=retry: executions of one trial at most.")] = 3
-    sampling: Annotated[
-        Literal["agent", "force"],
-        Meta(description="Whether the agent's own sampling parameters count, or every call is sampled at T=1."),
-    ] = "agent"
 
 
 class ConsoleOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,9 +81,6 @@ class ConsoleOptions(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             description="Where the embedded gateway keeps checkpoints; below config.log_path when omitted.", extra=_PATH
         ),
-    ] = None
-    embedded_seed: Annotated[
-        int | None, Meta(description="Seed of the embedded gateway's sampling and LoRA weights; drawn when omitted.")
     ] = None
 
 
@@ -276,7 +269,8 @@ def _dashes(word: str) -> str:
         return f"{word}: options are written without dashes: {bare if '=' in bare else bare + '=VALUE'}"
     meant = schema.suggestion(key.replace("-", "_"))
     hint = f"did you mean {meant}=VALUE?" if meant else "options are written key=value; see quarterdeck train --help"
-    return f"unknown flag {word}; {hint}"
+    flag = difflib.get_close_matches(word, [name for name, _ in FLAGS], n=1, cutoff=0.7)
+    return f"unknown flag {word}; {f'did you mean {flag[0]}?' if flag else hint}"
 
 
 _SECRET = re.compile(r"key|secret|token|passw|credential|auth", re.IGNORECASE)

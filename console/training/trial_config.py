@@ -195,7 +195,7 @@ def _temperatures(config: Mapping[str, Any]) -> Iterator[Finding]:
                 object=path,
                 message=f"agents sample at {value:g} while training assumes 1.0; the sampler's log-probs differ unless "
                 "the gateway reports unscaled ones",
-                remedy="watch kl_sample_train, or set harbor.sampling=force",
+                remedy="watch kl_sample_train",
             )
 
 

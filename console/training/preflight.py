@@ -1,0 +1,316 @@
+"""Everything that can be refused before a sandbox exists, from the options, the environment and the gateway.
+
+`preflight` is quick and starts nothing. `preflight_harbor` asks the installed Harbor (a second, or five with an agent
+that imports litellm); `preflight_gateway` asks the gateway. `--check` runs all three; a start runs the first before
+anything else and the others in the engine.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from console.errors import UsageError
+from console.findings import NOTE, WARNING, Finding
+from console.training.options import RunOptions
+from console.training.schema import load_schema
+from console.training.trial_config import check_trial_config, load_trial_config
+
+
+def preflight(options: RunOptions, env: Mapping[str, str]) -> list[Finding]:
+    """Findings about the options, the tasks, the trial file and the credentials. Never raises for a user's mistake.
+
+    Args:
+        env: environment variables of the process that will train and run Harbor.
+    """
+    findings = [*_refused(options), *_cookbook_rules(options), *_numbers(options)]
+    findings += [*_gateway(options, env), *_files(options)]
+    try:
+        trial = load_trial_config(options.harbor.trial_config)
+    except UsageError as problem:
+        findings.append(_from_error("trial.file", problem))
+    else:
+        findings += check_trial_config(
+            trial, env, listen_host=options.harbor.listen_host, advertised_host=options.harbor.advertised_host
+        )
+    return findings
+
+
+def preflight_harbor(options: RunOptions) -> list[Finding]:
+    """Findings of the installed Harbor about the trial file; none when the file itself cannot be read.
+
+    Raises:
+        ImportError: Harbor is not installed.
+    """
+    from console.trials.config_check import check_with_harbor
+
+    try:
+        trial = load_trial_config(options.harbor.trial_config)
+    except UsageError:
+        return []
+    return check_with_harbor(trial)
+
+
+def check_served(options: RunOptions, served: Mapping[str, int | None]) -> list[Finding]:
+    """Findings about the models that a gateway names.
+
+    Args:
+        served: model name to context window in tokens, None where the gateway does not say; empty when it names none.
+    """
+    name = options.value("config.model_name")
+    if not served:
+        return []
+    if name not in served:
+        return [
+            Finding(
+                code="gateway.model",
+                object="config.model_name",
+                message=f"{name} is not served by this gateway",
+                remedy=f"it serves {', '.join(sorted(served))}",
+            )
+        ]
+    window, limit = served[name], options.value("config.max_tokens")
+    if window is not None and limit >= window:
+        return [
+            Finding(
+                code="gateway.window",
+                object="config.max_tokens",
+                message=f"{limit} leaves no room for a prompt in the gateway's window of {window} tokens",
+                remedy="lower it",
+            )
+        ]
+    return []
+
+
+def _refused(options: RunOptions) -> Iterator[Finding]:
+    seen = set()
+    for key in options.given:
+        option = load_schema().refusing(key)
+        if option is not None and option.key not in seen:
+            seen.add(option.key)
+            yield Finding(
+                code="option.refused",
+                object=key,
+                message=f"may not be set: {option.refused}",
+                remedy="remove it",
+            )
+
+
+def _cookbook_rules(options: RunOptions) -> Iterator[Finding]:
+    value = options.value
+    if value("config.temperature") != 1.0:
+        yield Finding(
+            code="option.temperature",
+            object="config.temperature",
+            message=f"must remain 1.0, it is {value('config.temperature'):g}",
+            remedy="agents sample by themselves: set their temperature in the trial file",
+        )
+    if value("config.rolling_save_every") > 0 and value("config.ttl_seconds") is None:
+        yield Finding(
+            code="option.rolling",
+            object="config.rolling_save_every",
+            message="rolling checkpoints always carry a lifetime, which contradicts config.ttl_seconds=None",
+            remedy="set it to 0 and use config.save_every",
+        )
+    if value("config.kl_penalty_coef") > 0 and not value("config.kl_reference_config.base_model"):
+        yield Finding(
+            code="option.kl_reference",
+            object="config.kl_penalty_coef",
+            message="a KL penalty needs a reference",
+            remedy="set config.kl_reference_config.base_model",
+        )
+    elif value("config.kl_reference_config.load_checkpoint_path") and not value(
+        "config.kl_reference_config.base_model"
+    ):
+        yield Finding(
+            code="option.kl_reference",
+            object="config.kl_reference_config.base_model",
+            message="is missing beside load_checkpoint_path",
+            remedy="set it",
+        )
+    if value("config.loss_fn") != "ppo":
+        yield Finding(
+            code="option.loss",
+            level=WARNING,
+            object="config.loss_fn",
+            message=f"is {value('config.loss_fn')}; ppo_loss and clip_fraction will be null",
+            remedy="config.loss_fn=ppo is what the recipe is made for",
+        )
+    if value("config.remove_constant_reward_groups"):
+        yield Finding(
+            code="option.constant_groups",
+            level=WARNING,
+            object="config.remove_constant_reward_groups",
+            message="the cookbook then attributes figures to the wrong groups",
+            remedy="leave it false: such groups have no gradient anyway",
+        )
+    group_size = value("config.dataset_builder.group_size")
+    if group_size == 1:
+        yield Finding(
+            code="option.group_size",
+            level=WARNING,
+            object="config.dataset_builder.group_size",
+            message="with one trial a group every advantage is zero, so nothing is learnt",
+            remedy="use 2 or more",
+        )
+    yield from _renderer(options)
+
+
+_POSITIVE = (
+    "config.learning_rate",
+    "config.max_tokens",
+    "config.num_substeps",
+    "config.lora_rank",
+    "config.dataset_builder.groups_per_batch",
+    "config.dataset_builder.group_size",
+    "config.dataset_builder.epochs",
+    "config.max_steps",
+    "config.ttl_seconds",
+    "config.rolling_ttl_seconds",
+    "harbor.reward_limit",
+    "harbor.max_parallel_trials_per_group",
+    "harbor.runners",
+    "harbor.max_tries",
+    "console.hold_timeout",
+    "console.probe_interval",
+)
+_NOT_NEGATIVE = (
+    "config.eval_every",
+    "config.save_every",
+    "config.rolling_save_every",
+    "config.span_chart_every",
+    "config.num_groups_to_log",
+    "config.kl_penalty_coef",
+    "config.kl_discount_factor",
+)
+_NOT_EMPTY = ("config.model_name", "harbor.reward_key", "harbor.listen_host", "harbor.advertised_host")
+
+
+def _numbers(options: RunOptions) -> Iterator[Finding]:
+    for names, refused, wanted in ((_POSITIVE, 0, "above 0"), (_NOT_NEGATIVE, -1e-300, "0 or more")):
+        for name in names:
+            value = options.value(name)
+            if value is not None and value <= refused:
+                yield Finding(
+                    code="option.range", object=name, message=f"must be {wanted}, it is {value}", remedy="correct it"
+                )
+    for name in _NOT_EMPTY:
+        if not options.value(name).strip():
+            yield Finding(code="option.empty", object=name, message="is empty", remedy="give it a value")
+
+
+def _renderer(options: RunOptions) -> Iterator[Finding]:
+    """An unknown model needs a renderer's name; the look-up is the cookbook's own and imports nothing heavy."""
+    name = options.value("config.model_name")
+    if options.value("config.renderer_name") is not None or importlib.util.find_spec("tinker_cookbook") is None:
+        return
+    from tinker_cookbook import model_info
+
+    try:
+        model_info.get_recommended_renderer_name(name)
+    except Exception:
+        yield Finding(
+            code="option.renderer",
+            object="config.renderer_name",
+            message=f"the cookbook recommends no renderer for {name}",
+            remedy="set it",
+        )
+
+
+def _gateway(options: RunOptions, env: Mapping[str, str]) -> Iterator[Finding]:
+    base_url = options.value("config.base_url")
+    if options.embedded:
+        if base_url is not None:
+            yield Finding(
+                code="gateway.both",
+                object="config.base_url",
+                message="contradicts console.gateway=embedded, which sets it",
+                remedy="remove one of the two",
+            )
+        model = options.console.embedded_model
+        if model is not None and not (Path(model) / "config.json").is_file():
+            yield Finding(
+                code="gateway.embedded_model",
+                object="console.embedded_model",
+                message=f"{model} holds no config.json",
+                remedy="name a Hugging Face model directory",
+            )
+        return
+    for name in ("embedded_model", "embedded_checkpoints"):
+        if getattr(options.console, name) is not None:
+            yield Finding(
+                code="gateway.unused",
+                level=WARNING,
+                object=f"console.{name}",
+                message="has no effect without console.gateway=embedded",
+                remedy="set that too, or remove it",
+            )
+    if base_url is not None and not _is_url(base_url):
+        yield Finding(
+            code="gateway.url",
+            object="config.base_url",
+            message=f"{base_url!r} is not an http address",
+            remedy="write it as http://HOST:PORT",
+        )
+    if not env.get("TINKER_API_KEY", "").strip():
+        yield Finding(
+            code="gateway.key",
+            object="TINKER_API_KEY",
+            message="is not set, and the Tinker gateway asks for it",
+            remedy="export TINKER_API_KEY",
+        )
+    if base_url is None:
+        yield Finding(
+            code="gateway.hosted",
+            level=NOTE,
+            object="config.base_url",
+            message="is not set: this trains on the hosted Tinker service",
+        )
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def _files(options: RunOptions) -> Iterator[Finding]:
+    tasks = options.tasks_dir
+    name = "config.dataset_builder.tasks_dir"
+    if not tasks.is_dir():
+        yield Finding(code="tasks.missing", object=name, message=f"{tasks} is no directory", remedy="name one")
+    else:
+        found = sum((path / "task.toml").is_file() for path in tasks.iterdir() if path.is_dir())
+        if not found:
+            yield Finding(
+                code="tasks.none",
+                object=name,
+                message=f"{tasks} holds no task",
+                remedy="each task is a directory with a task.toml directly below it",
+            )
+    yield from _run_directory(options.log_path)
+
+
+def _run_directory(path: Path) -> Iterator[Finding]:
+    above: Any = path
+    while not above.exists() and above != above.parent:
+        above = above.parent
+    if not above.is_dir():
+        yield Finding(
+            code="run.directory",
+            object="config.log_path",
+            message=f"{above} is not a directory",
+            remedy="name a directory that exists or can be made",
+        )
+
+
+def _from_error(code: str, problem: UsageError) -> Finding:
+    """A finding from a message of the form `object: what is wrong; remedy`."""
+    name, _, rest = str(problem).partition(": ")
+    message, _, remedy = rest.partition("; ")
+    return Finding(code=code, object=name, message=message, remedy=remedy)
