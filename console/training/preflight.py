@@ -1,12 +1,13 @@
-"""Everything that can be refused before a sandbox exists, from the options, the environment and the gateway.
+"""Everything that can be refused before a sandbox exists, from the options, the environment, Harbor and the gateway.
 
-`preflight` is quick and starts nothing. `preflight_harbor` asks the installed Harbor (a second, or five with an agent
-that imports litellm); `preflight_gateway` asks the gateway. `--check` runs all three; a start runs the first before
-anything else and the others in the engine.
+`preflight` is quick (a tenth of a second) and starts nothing. `preflight_harbor` asks the installed Harbor (a second, or
+five with an agent that imports litellm); `preflight_gateway` asks the gateway. `--check` makes all three through
+`preflight_all`; a start makes the first before anything else, and the engine the others before its first sandbox.
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -52,6 +53,32 @@ def preflight_harbor(options: RunOptions) -> list[Finding]:
     except UsageError:
         return []
     return check_with_harbor(trial)
+
+
+async def preflight_gateway(options: RunOptions, env: Mapping[str, str]) -> list[Finding]:
+    """Findings about a gateway that somebody else runs: whether it answers, and what it serves. One request."""
+    base_url = options.value("config.base_url")
+    if options.embedded or base_url is None or not _is_url(base_url):
+        return []
+    from console.gateway.probe import probe
+
+    health = await probe(base_url, env.get("TINKER_API_KEY", ""))
+    if not health.reachable:
+        return [
+            Finding(
+                code="gateway.unreachable",
+                object="config.base_url",
+                message=f"{base_url} does not answer: {health.detail}",
+                remedy="start the gateway, or correct the address",
+            )
+        ]
+    return check_served(options, {model.name: model.context_window for model in health.models})
+
+
+def preflight_all(options: RunOptions, env: Mapping[str, str]) -> list[Finding]:
+    """Every check there is. Must not be called from a running event loop. Raises `ImportError` without Harbor."""
+    findings = [*preflight(options, env), *preflight_harbor(options)]
+    return findings + asyncio.run(preflight_gateway(options, env))
 
 
 def check_served(options: RunOptions, served: Mapping[str, int | None]) -> list[Finding]:
