@@ -51,9 +51,8 @@ class ChunkIndex(msgspec.Struct):
         return self.blocks[0].first_ts if self.blocks else None
 
 
-def is_row(event: ev.Event) -> bool:
-    """Whether the event is kept in the side file too."""
-    return isinstance(event, ev.StepFinished | ev.RunStarted)
+ROW_TYPES = frozenset({ev.StepFinished, ev.RunStarted})
+"""Events that are kept in the side file too."""
 
 
 class Scan:
@@ -146,16 +145,16 @@ class Scan:
     def _reject(self, offset: int, size: int, reason: str) -> None:
         self.rejected[offset] = size
         self.index.damage.append((offset, size, reason))
-        self._slack += size
+        self._slack += max(size, _SHORTEST_LINE)
 
     def _accept(self, offset: int, size: int, event: ev.Event) -> None:
         index = self.index
         self._slack = 0
         index.last_seq, index.last_ts = event.seq, event.ts
-        snapshot = isinstance(event, ev.Snapshot)
+        snapshot = type(event) is ev.Snapshot
         if snapshot:
             index.snapshots.append((event.seq, event.ts))
-        elif is_row(event):
+        elif type(event) in ROW_TYPES:
             index.rows.append(event.seq)
         block = index.blocks[-1] if index.blocks else None
         # A snapshot begins a block: a seek reads nothing before it.

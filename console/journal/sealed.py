@@ -17,7 +17,7 @@ import zstandard
 
 from console.journal.events import Snapshot
 from console.journal.layout import DAMAGED, FRAME_LIMIT, INDEX, PLAIN, SEALED, chunk_name, read_event
-from console.journal.scan import Block, ChunkIndex, Scan, is_row, lines_of
+from console.journal.scan import ROW_TYPES, Block, ChunkIndex, Scan, lines_of
 
 LEVEL = 6
 _MAGIC = b"\x28\xb5\x2f\xfd"
@@ -173,7 +173,7 @@ def rebuild_index(data: bytes, first_seq: int) -> ChunkIndex:
             index.last_seq, index.last_ts = event.seq, event.ts
             if isinstance(event, Snapshot):
                 index.snapshots.append((event.seq, event.ts))
-            elif is_row(event):
+            elif type(event) in ROW_TYPES:
                 index.rows.append(event.seq)
             if block is None:
                 block = Block(offset, size, event.seq, event.seq, event.ts, len(lines))

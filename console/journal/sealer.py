@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -48,5 +49,5 @@ class Sealer:
             except Exception as error:
                 self.error = f"{chunk_name(first_seq)}: {error}"
                 _log.warning("%s: chunk %s cannot be sealed: %s", self._directory, chunk_name(first_seq), error)
-                for tmp in self._directory.glob(chunk_name(first_seq) + SEALED + ".tmp"):
-                    tmp.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    (self._directory / (chunk_name(first_seq) + SEALED + ".tmp")).unlink()

@@ -27,7 +27,7 @@ from console.journal.layout import (
 )
 from console.journal.reader import Journal
 from console.journal.rows import RowsFile, encode_row, write_rows
-from console.journal.scan import is_row
+from console.journal.scan import ROW_TYPES
 from console.journal.sealer import Sealer
 
 CHUNK_BYTES = 16 << 20
@@ -38,14 +38,16 @@ SNAPSHOT_SHARE = 3
 Subscriber = Callable[[bytes, ev.Event], None]
 SnapshotSource = Callable[[], tuple[bytes, int]]
 
-_DURABLE = (
-    ev.CommandRequested,
-    ev.CommandAccepted,
-    ev.CommandFinished,
-    ev.StopRequested,
-    ev.CheckpointSaved,
-    ev.RunStarted,
-    ev.RunFinished,
+_DURABLE = frozenset(
+    {
+        ev.CommandRequested,
+        ev.CommandAccepted,
+        ev.CommandFinished,
+        ev.StopRequested,
+        ev.CheckpointSaved,
+        ev.RunStarted,
+        ev.RunFinished,
+    }
 )
 _log = logging.getLogger(__name__)
 
@@ -94,7 +96,7 @@ class JournalWriter:
         self._first_seq = 0
         self._size = 0
         self._torn = False
-        self._since_snapshot = (0, 0)
+        self._events_since = self._bytes_since = 0
         self._snapshot_bytes = 0
         self._snapshot_due = False
         self._lock = _take_lock(self.directory)
@@ -180,7 +182,8 @@ class JournalWriter:
         if not self._notifying:
             self._take_snapshot()
         event = self._write(event)
-        self._notify()
+        if not self._notifying:
+            self._notify()
         return event
 
     def append_all(self, events: Iterable[ev.Event]) -> None:
@@ -198,12 +201,12 @@ class JournalWriter:
             self._begin_chunk(event.seq)
         self._put(line + b"\n")
         self.last_seq, self.last_ts = event.seq, event.ts
-        count, size = self._since_snapshot
-        self._since_snapshot = (count + 1, size + len(line) + 1)
-        if is_row(event):
+        self._events_since += 1
+        self._bytes_since += len(line) + 1
+        if type(event) in ROW_TYPES:
             self._put_row(line)
         self._pending.append((line, event))
-        if isinstance(event, _DURABLE) or (isinstance(event, ev.AlarmOpened) and event.level == "critical"):
+        if type(event) in _DURABLE or (isinstance(event, ev.AlarmOpened) and event.level == "critical"):
             self.sync()
         if self._size >= self._chunk_bytes:
             self._rotate()
@@ -261,12 +264,13 @@ class JournalWriter:
         self._rows_fd = -1
 
     def _take_snapshot(self) -> None:
-        count, size = self._since_snapshot
-        due = count >= self._snapshot_events and size >= SNAPSHOT_SHARE * self._snapshot_bytes
-        if self._snapshot is None or self.last_seq == 0 or not (due or self._snapshot_due):
+        due = self._events_since >= self._snapshot_events
+        if not (due and self._bytes_since >= SNAPSHOT_SHARE * self._snapshot_bytes) and not self._snapshot_due:
             return
         self._snapshot_due = False
-        self._since_snapshot = (0, 0)
+        self._events_since = self._bytes_since = 0
+        if self._snapshot is None or self.last_seq == 0:
+            return
         try:
             state, steps_done = self._snapshot()
         except Exception:
@@ -275,7 +279,7 @@ class JournalWriter:
         self._snapshot_bytes = len(state)
         if len(state) < LINE_LIMIT // 2:
             self._write(ev.Snapshot(state=msgspec.Raw(state), steps_done=steps_done))
-            self._since_snapshot = (0, 0)
+            self._events_since = self._bytes_since = 0
 
     def sync(self) -> None:
         """Put what was written on the disk. Raises JournalWriteError."""
@@ -299,8 +303,6 @@ class JournalWriter:
         return end
 
     def _notify(self) -> None:
-        if self._notifying:
-            return
         self._notifying = True
         try:
             while self._pending:

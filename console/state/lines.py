@@ -5,11 +5,14 @@ from __future__ import annotations
 from console.journal import events as ev
 from console.state.model import EVENTS_KEPT, EventLine, RunState
 
+_QUIET = frozenset({ev.TrialTurn, ev.TrialPhase, ev.CaptureStats, ev.SandboxStats, ev.StepStarted, ev.GroupStarted})
 SCORED = frozenset({"completed", "agent_timeout", "context_overflow", "output_limit"})
 
 
 def append_for(state: RunState, event: ev.Event) -> None:
     """Append the event's line, if it has one, to the bounded list."""
+    if type(event) in _QUIET:
+        return
     line = line_for(state, event)
     if line is not None:
         state.lines.append(line)
