@@ -14,7 +14,7 @@ is open. Limits are per process (see `console.trials.limits`).
 from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
-from typing import Any, override
+from typing import Any, Literal, override
 
 from harbor.environments.base import BaseEnvironment, ExecResult
 from harbor.environments.capabilities import EnvironmentCapabilities, EnvironmentResourceCapabilities
@@ -36,7 +36,7 @@ _NOT_COPIED = frozenset(
     {DOCKERFILE_NAME, "docker-compose.yaml", "docker-compose.yml", ".dockerignore", ".keep", ".gitkeep"}
 )
 _DEFAULT_WORKDIR = "/app"
-_TIMED_OUT = 124
+_STORAGE_MB = 1024
 _ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/root",
@@ -50,10 +50,10 @@ class BwrapOptions(EnvironmentOptions):
     """The keyword arguments of the environment."""
 
     relay: str | None = Field(default=None, description="URL of the capture gateway: the only reachable address")
-    root_dir: Path | None = Field(
-        default=None, description="Parent of the sandbox roots; default: under the temporary directory"
-    )
-    keep: bool = Field(default=False, description="Keep the sandbox's root after the trial, for a look at it")
+    storage: Literal["memory", "disk"] = Field(default="memory", description="Where the sandbox's files are")
+    storage_mb: int | None = Field(default=None, gt=0, description="Room in memory; default: the task's, else 1024")
+    root_dir: Path | None = Field(default=None, description="Parent of roots on disk; default: the temporary directory")
+    keep: bool = Field(default=False, description="Keep the sandbox's files after the trial; needs storage=disk")
     ro_binds: list[Path] = Field(default_factory=list, description="Host paths bound read-only at the same place")
     memory_mb: int | None = Field(default=None, gt=0, description="Memory of a process; default: the task's, else 2048")
     processes: int = Field(default=512, gt=0, description="Processes and threads at a time")
@@ -138,11 +138,6 @@ class BwrapEnvironment(BaseEnvironment):
         if self.task_env_config.docker_image is None and not self.environment_dir.is_dir():
             raise FileNotFoundError(f"task environment directory {self.environment_dir} does not exist")
 
-    @property
-    def root_name(self) -> str | None:
-        """Name of the sandbox's root directory, None before `start`."""
-        return self._sandbox.root.name if self._sandbox is not None else None
-
     # start and stop ---------------------------------------------------------------------------------------------------
 
     @override
@@ -166,15 +161,23 @@ class BwrapEnvironment(BaseEnvironment):
 
     def _prepare(self) -> dict[str, Any]:
         """Make the root and say what to start in it."""
-        root = make_root(self.options.root_dir or default_root_dir(), self.session_id)
-        self._sandbox = Sandbox(root)
+        on_disk = self.options.storage == "disk" or self.options.keep
+        root = make_root(self.options.root_dir or default_root_dir(), self.session_id) if on_disk else None
+        self._sandbox = Sandbox(self.session_id, root)
         hosts = {self._target.alias: self._target.address} if self._target and self._target.alias else {}
-        skeleton.build(root / "fs", skeleton.id_base(), self._workdir, hosts)
         binds = [(str(path), str(path), True) for path in self.options.ro_binds]
         for mount in self._host_mounts:
             if mount["type"] == "bind":
                 binds.append((str(mount["source"]), str(mount["target"]), bool(mount.get("read_only"))))
-        return skeleton.specification(root, binds, self.options.shared_memory_mb)
+        return skeleton.specification(
+            root=root,
+            storage_mb=self.options.storage_mb or self._effective_storage_mb or _STORAGE_MB,
+            shared_memory_mb=self.options.shared_memory_mb,
+            workdir=self._workdir,
+            hosts=hosts,
+            binds=binds,
+            name=self.session_id,
+        )
 
     @override
     async def stop(self, delete: bool) -> None:

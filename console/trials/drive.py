@@ -90,8 +90,7 @@ class _Watch:
                 await stop(delete)
             except Exception as error:
                 log.warning("sandbox %s not removed: %s", environment.session_id, error)
-                root = getattr(environment, "root_name", None)
-                self.left.append(root or environment.session_id)
+                self.left.append(environment.session_id)
 
         async def watched(delete: bool) -> None:
             if self._stop is None:

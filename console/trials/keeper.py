@@ -55,6 +55,7 @@ def keep(channel: socket.socket, spec: dict[str, Any]) -> None:
     keeper = None
     try:
         keeper = _Keeper(channel, sandbox, ranged=spec["base"] is not None)
+        _furnish(spec["tree"])
         _send(channel, {"up": True})
         keeper.serve()
     except OSError as error:
@@ -190,6 +191,18 @@ class _Keeper:
         _, status = os.waitpid(pid, 0)
         code = os.waitstatus_to_exitcode(status)
         _send(self.channel, {"id": number, "code": code if code >= 0 else 128 - code})
+
+
+def _furnish(tree: dict[str, Any]) -> None:
+    """Make the private part of the file system: `directories` ([path, mode]), `files` and `links` (path to content)."""
+    for path, mode in tree["directories"]:
+        os.makedirs(path, exist_ok=True)
+        os.chmod(path, mode)
+    for path, text in tree["files"].items():
+        with open(path, "w") as file:
+            file.write(text)
+    for path, target in tree["links"].items():
+        os.symlink(target, path)
 
 
 def _become_command(order: dict[str, Any], null: int, out: int, err: int) -> None:

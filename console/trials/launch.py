@@ -28,6 +28,7 @@ _INIT = (
     " IFS= read -r _ || _end=1; done"
 )
 RANGE = 65536
+_INODES_PER_MB = 100
 
 
 class LaunchError(Exception):
@@ -53,9 +54,10 @@ def launch(spec: dict[str, Any]) -> Launched:
     """Start a sandbox and wait until it is up.
 
     Args:
-        spec: `bwrap` (path), `libs` (its library directory or None), `fs` (host directory that becomes `/`), `base`
-            (first host id of the range, or None), `arguments` (bubblewrap options that need no staging), `binds`
-            ([source, target, read-only] each, host paths), `environment` of process 1.
+        spec: `bwrap` (path), `libs` (its library directory or None), `fs` (host directory that becomes `/`, None for
+            memory), `storage_mb` (size of a root in memory), `base` (first host id of the range, or None), `arguments`
+            (bubblewrap options that need no staging), `binds` ([source, target, read-only] each, host paths),
+            `environment` of process 1.
 
     Raises:
         LaunchError: it did not come up; nothing is left behind.
@@ -137,42 +139,40 @@ def _kill_half_started(outer: int, info: int) -> None:
 
 def _become_bwrap(spec: dict[str, Any], parent: int, born: int, go: int, info: int) -> None:
     program = os.open(spec["bwrap"], os.O_RDONLY)
-    environment = {}
     os.set_inheritable(info, True)
-    base = spec["base"]
-    os.unshare(os.CLONE_NEWUSER if base is None else os.CLONE_NEWUSER | os.CLONE_NEWNS)
-    sources = [(spec["fs"], "/", False), *spec["binds"]]
-    if base is not None:
-        # Opened while this is still root to the host: the range's ids may not be able to reach these paths.
-        opened = [os.open(source, os.O_PATH) for source, _, _ in sources]
-        libraries = os.open(spec["libs"], os.O_PATH) if spec["libs"] else None
+    os.unshare(os.CLONE_NEWUSER | os.CLONE_NEWNS)
+    # Opened while this still has its user's rights on the host: the range's ids may not be able to reach these paths.
+    root = os.open(spec["fs"], os.O_PATH) if spec["fs"] else None
+    binds = [(os.open(source, os.O_PATH), target, read_only) for source, target, read_only in spec["binds"]]
+    libraries = os.open(spec["libs"], os.O_PATH) if spec["libs"] else None
     os.write(born, b"b")
     if os.read(go, 1) != b"g":
         raise LaunchError("the id map was refused")
-    if base is not None:
+    if spec["base"] is not None:
         os.setgroups([])
         os.setresgid(0, 0, 0)
         os.setresuid(0, 0, 0)
-        sources = [(_stage(i, fd), target, ro) for i, (fd, (_, target, ro)) in enumerate(zip(opened, sources))]
-        if libraries is not None:
-            environment["LD_LIBRARY_PATH"] = _stage(len(sources), libraries)
     syscalls.die_with_parent()
     if os.getppid() != parent:
         raise LaunchError("the parent is gone")
-    (root, _, _), *binds = sources
-    arguments = ["bwrap", "--info-fd", str(info), "--bind", root, "/", *spec["arguments"]]
-    for source, target, read_only in binds:
-        arguments += ["--ro-bind" if read_only else "--bind", source, target]
+    syscalls.mount("tmpfs", "/run", "tmpfs", "mode=755,size=1m")  # in this process's own mounts only
+    os.mkdir("/run/root")
+    if root is None:
+        inodes = spec["storage_mb"] * _INODES_PER_MB
+        syscalls.mount("tmpfs", "/run/root", "tmpfs", f"mode=755,size={spec['storage_mb']}m,nr_inodes={inodes}")
+    else:
+        syscalls.mount(f"/proc/self/fd/{root}", "/run/root", None)
+    arguments = ["bwrap", "--info-fd", str(info), "--bind", "/run/root", "/", *spec["arguments"]]
+    for index, (fd, target, read_only) in enumerate(binds):
+        arguments += ["--ro-bind" if read_only else "--bind", _stage(f"/run/{index}", fd), target]
     for name, value in spec["environment"].items():
         arguments += ["--setenv", name, value]
-    os.execve(program, [*arguments, "--", "/bin/bash", "-c", _INIT], environment)
+    environment = {} if libraries is None else {"LD_LIBRARY_PATH": _stage("/run/libraries", libraries)}
+    os.execve(program, [*arguments, "--", "/usr/bin/bash", "-c", _INIT], environment)
 
 
-def _stage(index: int, fd: int) -> str:
-    """Bind an opened path where the range's ids can reach it: in a tmpfs over /run, in this process's mounts only."""
-    if index == 0:
-        syscalls.mount("tmpfs", "/run", "tmpfs", "mode=755,size=1m")
-    target = f"/run/{index}"
+def _stage(target: str, fd: int) -> str:
+    """Bind an opened path to a place that the range's ids can reach."""
     if stat.S_ISDIR(os.fstat(fd).st_mode):
         os.mkdir(target)
     else:

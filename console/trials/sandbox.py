@@ -96,10 +96,14 @@ def memory_file(content: dict[str, Any]) -> int:
 
 
 class Sandbox:
-    """One sandbox. Not reusable: start once, stop once or more."""
+    """One sandbox. Not reusable: start once, stop once or more.
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    Attributes:
+        name: for messages; root: the host directory with its files, None when they are in memory.
+    """
+
+    def __init__(self, name: str, root: Path | None = None) -> None:
+        self.name, self.root = name, root
         self._channel: socket.socket | None = None
         self._waiting: dict[int, asyncio.Future[tuple[dict[str, Any], int | None]]] = {}
         self._next = 1
@@ -293,7 +297,9 @@ class Sandbox:
             try:
                 await asyncio.wait_for(self._gone.wait(), _STOP_LIMIT)
             except TimeoutError:
-                raise SandboxLostError(f"sandbox {self.root.name} does not end") from None
+                raise SandboxLostError(f"sandbox {self.name} does not end") from None
+        if self.root is None:
+            return
         if not keep:
             await asyncio.to_thread(remove_root, self.root)
         if self._channel is not None:

