@@ -84,12 +84,14 @@ def _trial_finished(e: ev.TrialFinished) -> tuple[str, str, str | None]:
     name = trial_name(e.group, e.trial)
     if e.outcome == "completed":
         return "", "info", None
+    if e.outcome == "cancelled":
+        return f"{name} cancelled by {e.cause or 'run'}", "info", e.outcome
     if e.outcome in SCORED:
         reward = "--" if e.reward is None else f"{e.reward:.2f}"
         return f"{name} {e.outcome.replace('_', ' ')}, scored r={reward}", "info", e.outcome
     what = " ".join(x for x in (e.outcome.replace("_", " "), e.cause.replace("_", " "), e.exception or "") if x)
     detail = f": {e.evidence[:120]}" if e.evidence else ""
-    return f"{name} {what}{detail}", "info" if e.outcome == "cancelled" else "error", e.outcome
+    return f"{name} {what}{detail}", "error", e.outcome
 
 
 def _step_finished(e: ev.StepFinished) -> str:

@@ -74,7 +74,7 @@ class GroupRun:
         try:
             async with asyncio.TaskGroup() as tasks:
                 for trial in self.trials:
-                    tasks.create_task(trial.run())
+                    tasks.create_task(self._run_trial(trial))
         except BaseExceptionGroup as errors:
             stop = next((e for e in errors.exceptions if isinstance(e, PolicyStopError)), errors.exceptions[0])
             self._finish(GroupResult(group=self.group, kept=False, reason=str(stop), outcomes=self._outcomes()))
@@ -84,6 +84,14 @@ class GroupRun:
                 self._finish(GroupResult(group=self.group, kept=False, reason="run ended", outcomes=self._outcomes()))
             raise
         return self._finish(self._result())
+
+    async def _run_trial(self, trial: TrialRun) -> None:
+        try:
+            await trial.run()
+        except PolicyStopError:
+            for sibling in self.trials:
+                sibling.cancel_cause = "group"
+            raise
 
     def _result(self) -> GroupResult:
         results = [trial.result for trial in self.trials if trial.result is not None]

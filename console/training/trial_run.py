@@ -92,6 +92,9 @@ class TrialResult(msgspec.Struct, kw_only=True):
 class TrialRun:
     """One trial of a group, through all its tries.
 
+    Attributes:
+        cancelled_by: who asked for its cancellation by name; cancel_cause: group or run, whichever would end it else.
+
     Args:
         context: shared; step, group, trial: indices from 0; task: directory of the Harbor task.
         sampler: the policy's sampling client; slot: the group's limit on parallel trials.
@@ -113,6 +116,7 @@ class TrialRun:
         self.try_ = 0
         self.result: TrialResult | None = None
         self.cancelled_by: str | None = None
+        self.cancel_cause = "run"
         self._attempt: asyncio.Task[tuple[TrialReport, CapturedTrial]] | None = None
         self._decision: asyncio.Future[str] | None = None
         self._held: TrialResult | None = None
@@ -207,7 +211,7 @@ class TrialRun:
         except asyncio.CancelledError:
             task = asyncio.current_task()
             outer = task is not None and task.cancelling() > 0
-            result = self._cancelled("run" if outer and self.cancelled_by is None else None)
+            result = self._cancelled()
             if outer:
                 self.result = result
                 raise
@@ -281,8 +285,8 @@ class TrialRun:
         )
         return TrialResult(trial=self.trial, try_=self.try_, verdict=verdict, captured=captured, report=report)
 
-    def _cancelled(self, by: str | None = None) -> TrialResult:
-        who = self.cancelled_by or by or "run"
+    def _cancelled(self) -> TrialResult:
+        who = self.cancelled_by or self.cancel_cause
         verdict = Verdict(outcome=OutcomeClass.CANCELLED, cause=who, rule="cancelled", evidence=f"cancelled by {who}")
         self._emit(
             ev.TrialFinished,

@@ -1,0 +1,59 @@
+"""What all tests share: quiet tools, a state directory of their own, and one embedded gateway for those that need one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+MODEL_NAME = "quarterdeck/midshipman"
+GATEWAY_KEY = "tml-tests"
+
+os.environ.update(
+    HARBOR_TELEMETRY="0",
+    TINKER_TELEMETRY="0",
+    LITELLM_LOCAL_MODEL_COST_MAP="True",
+    HF_HUB_OFFLINE="1",
+    TOKENIZERS_PARALLELISM="false",
+    TQDM_DISABLE="1",
+    TINKER_API_KEY=GATEWAY_KEY,
+)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _state_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests register their runs in a directory of their own."""
+    before = os.environ.get("QUARTERDECK_STATE_DIR")
+    os.environ["QUARTERDECK_STATE_DIR"] = str(tmp_path_factory.mktemp("state"))
+    yield
+    if before is None:
+        del os.environ["QUARTERDECK_STATE_DIR"]
+    else:
+        os.environ["QUARTERDECK_STATE_DIR"] = before
+
+
+@pytest.fixture(scope="session")
+def embedded_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of an embedded gateway with the bundled model, for the whole session."""
+    checkpoints = tmp_path_factory.mktemp("gateway")
+    with (checkpoints / "gateway.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "console.gateway.embedded", "--model", str(ROOT / "configs/models/midshipman")]
+            + ["--name", MODEL_NAME, "--checkpoints", str(checkpoints), "--exit-with-stdin"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            cwd=ROOT,
+        )
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        yield json.loads(process.stdout.readline())["url"]
+    finally:
+        process.stdin.close()
+        process.wait(20)
