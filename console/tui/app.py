@@ -1,0 +1,183 @@
+"""The Textual application: it owns themes, dialogs and the way out. What is shown and done is decided elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable
+from pathlib import Path
+
+from rich.text import Text
+from textual.app import App
+from textual.screen import Screen
+
+from console.state.sanitize import sanitize
+from console.tui.actions import help_entries
+from console.tui.controller import Controller
+from console.tui.crash import write_crash
+from console.tui.panes.detail import help_text, trial_text, trial_title
+from console.tui.screens.run import RunScreen
+from console.tui.source import Source
+from console.tui.themes import DEFAULT_THEME, Palette, Themes
+from console.tui.widgets.dialog import Choice, Confirm, Dialog, Reader
+
+TERMINATED = 143
+HUNG_UP = 129
+_TTY_CHECK_SECONDS = 5.0
+
+
+class ConsoleApp(App[None], inherit_bindings=False):
+    """One console on one source."""
+
+    ENABLE_COMMAND_PALETTE = False
+    CSS = "Screen { background: $background; color: $foreground; }"
+    TITLE = "quarterdeck"
+
+    def __init__(
+        self,
+        source: Source,
+        themes: Themes,
+        theme: str = DEFAULT_THEME,
+        ascii_only: bool = False,
+        read_only: bool = False,
+        close_after: float | None = None,
+        notice: str = "",
+    ) -> None:
+        """`close_after`: seconds after the run's end at which the console closes by itself, None for never."""
+        super().__init__()
+        self.source = source
+        self.themes = themes
+        self.palette = Palette(themes.loaded[theme])
+        self.controller = Controller(source, self, read_only, ascii_only)
+        self.crash_file: Path | None = None
+        self._ascii, self._read_only = ascii_only, read_only
+        self._close_after, self._closing = close_after, False
+        self._run_screen = RunScreen(self.controller, self.palette, ascii_only)
+        self._work: set[asyncio.Task[None]] = set()
+        for one in themes.loaded.values():
+            self.register_theme(one.textual())
+        self.theme = theme
+        notices = [x for x in (notice, *themes.failed) if x]
+        if notices:
+            self.controller.say("; ".join(notices), "limit", seconds=30.0)
+
+    def get_default_screen(self) -> Screen[None]:
+        """The run screen is the first one: no empty screen before it."""
+        return self._run_screen
+
+    def on_mount(self) -> None:
+        """Signals now, the source after the first paint."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, lambda: self.exit(return_code=TERMINATED))
+        self.set_interval(_TTY_CHECK_SECONDS, self._check_terminal)
+        if self._close_after is not None:
+            self.set_interval(0.5, self._check_over)
+        self.call_after_refresh(self._start)
+
+    async def _start(self) -> None:
+        await self.source.start()
+
+    async def on_unmount(self) -> None:
+        """Let go of the run."""
+        await self.source.close()
+
+    def _check_terminal(self) -> None:
+        # Where a hang-up is ignored (nohup), a vanished terminal would be read in a tight loop for ever.
+        if not self.is_headless and not os.isatty(0):
+            os._exit(HUNG_UP)
+
+    def _check_over(self) -> None:
+        if self.controller.over and not self._closing and self._close_after is not None:
+            self._closing = True
+            self.set_timer(self._close_after, self.exit)
+
+    def _handle_exception(self, error: Exception) -> None:
+        self.crash_file = write_crash(error)
+        super()._handle_exception(error)
+
+    def _fatal_error(self) -> None:
+        """Textual's own report prints local variables, where secrets may be; the crash file has what is needed."""
+        error = sys.exc_info()[1]
+        kind = type(error).__name__ if error is not None else "error"
+        kept = f" Details: {self.crash_file}" if self.crash_file is not None else ""
+        going_on = " The run is not affected." if self.source.mode == "live" else ""
+        self._exit_renderables = [Text(f"quarterdeck: the console crashed ({kind}).{going_on}{kept}")]
+        self._close_messages_no_wait()
+
+    # --- what the controller asks for ---
+
+    async def confirm(self, title: str, text: str, yes: str) -> bool:
+        """A question whose default is no."""
+        return await self._ask(Confirm(self.palette, self._ascii, title, text, yes)) is True
+
+    async def choose(self, title: str, options: list[tuple[str, str, str]]) -> str:
+        """A choice whose default is the last option."""
+        return await self._ask(Choice(self.palette, self._ascii, title, options)) or options[-1][2]
+
+    async def _ask[Answer](self, dialog: Dialog[Answer]) -> Answer | None:
+        answer: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+
+        def take(value: Answer | None) -> None:
+            if not answer.done():
+                answer.set_result(value)
+
+        self.push_screen(dialog, take)
+        return await answer
+
+    def read(self, topic: str) -> None:
+        """The help, or the selected trial."""
+        controller = self.controller
+        if topic == "help":
+            entries = help_entries(self.source.mode, self._read_only, controller.over)
+            title, text = "Help", lambda cells: help_text(entries, self._ascii, cells)
+        else:
+            title, text = trial_title(controller.scene()), lambda cells: trial_text(controller.scene(), cells)
+        self.push_screen(Reader(self.palette, self._ascii, title, text))
+
+    def next_theme(self) -> str:
+        """The theme after the present one, in order of name."""
+        names = sorted(self.themes.loaded)
+        name = names[(names.index(self.theme) + 1) % len(names)]
+        self.use_theme(name)
+        return self.themes.loaded[name].title
+
+    def use_theme(self, name: str) -> None:
+        """Switch to a loaded theme."""
+        self.theme = name
+        self.palette = Palette(self.themes.loaded[name])
+        self._run_screen.use(self.palette)
+
+    def leave(self) -> None:
+        """Close the viewer. The run goes on."""
+        self.exit()
+
+    def spawn(self, work: Awaitable[None]) -> None:
+        """Run it beside the message loop; its crash is the app's."""
+
+        async def guarded() -> None:
+            try:
+                await work
+            except Exception as error:
+                self._handle_exception(error)
+
+        task = asyncio.get_running_loop().create_task(guarded())
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    def repaint(self) -> None:
+        """Show what changed, now."""
+        if self._run_screen.is_mounted:
+            self._run_screen.paint()
+
+
+def farewell(source: Source, command: str) -> str:
+    """What to say after leaving: that the run goes on and how to come back; empty when there is nothing to say."""
+    state = source.view.state
+    if source.mode == "replay" or not state.run_id:
+        return ""
+    name = sanitize(state.name or state.run_id, limit=60)
+    if state.status in ("finished", "stopped", "failed"):
+        return f"run {name} {state.status}, exit {state.exit_code}"
+    return f"run {name} goes on; open it again with: {command}"

@@ -1,0 +1,179 @@
+"""The ways into the console. Nothing heavy is imported before it is known that there is a terminal to paint on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from console.errors import RecordingError, UsageError
+
+if TYPE_CHECKING:
+    from console.records.run_dir import RunRecord
+    from console.tui.source import Source
+
+_ENVIRONMENT = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_FPS": "20", "TEXTUAL_SMOOTH_SCROLL": "0"}
+_LIMITED_TERMINALS = frozenset({"linux", "vt100", "vt220", "ansi"})
+_NO_TERMINALS = frozenset({"", "dumb", "unknown"})
+
+
+def attach(
+    target: Path | str,
+    *,
+    run: str = "",
+    theme: str | None = None,
+    ascii: bool | None = None,
+    mouse: bool = False,
+    read_only: bool = False,
+    close_after: float | None = None,
+    run_exit_code: bool = False,
+) -> int:
+    """Open the console on a run: a socket, or a run directory.
+
+    A run directory whose engine is gone opens as a recording, at its end. Returns the exit code: 0 when the operator
+    left, 143 after SIGTERM, 7 after a crash of the console; with `run_exit_code`, the run's own when it ended.
+
+    Raises:
+        UsageError: no terminal, or no such theme. RecordingError: not a run directory.
+    """
+    require_terminal()
+    path = Path(target)
+    notice = ""
+    if path.is_dir():
+        source, notice = _source_of_directory(path, run)
+        command = f"quarterdeck attach {path}"
+    else:
+        from console.tui.live import LiveSource
+
+        if not path.exists():
+            raise UsageError(f"{path}: no such socket or run directory; `quarterdeck runs` lists the live ones")
+        source, command = LiveSource(str(path), run, local=False), f"quarterdeck attach {path}"
+    return run_console(
+        source, theme=theme, ascii=ascii, mouse=mouse, read_only=read_only, close_after=close_after,
+        run_exit_code=run_exit_code, notice=notice, command=command,
+    )  # fmt: skip
+
+
+def replay(
+    run_dir: Path | str,
+    speed: float | None = None,
+    *,
+    theme: str | None = None,
+    ascii: bool | None = None,
+    mouse: bool = False,
+) -> int:
+    """Play a recording from its start. `speed`: 0.25 to 64, 0 for as fast as it goes, None for a watchable one.
+
+    Raises:
+        UsageError: no terminal, or no such theme. RecordingError: not a run directory, or an empty journal.
+    """
+    require_terminal()
+    from console.tui.replay import ReplaySource
+
+    record = open_record(run_dir)
+    return run_console(ReplaySource(record, speed), theme=theme, ascii=ascii, mouse=mouse, notice=damage_notice(record))
+
+
+def run_console(
+    source: Source,
+    *,
+    theme: str | None = None,
+    ascii: bool | None = None,
+    mouse: bool = False,
+    read_only: bool = False,
+    close_after: float | None = None,
+    run_exit_code: bool = False,
+    notice: str = "",
+    command: str = "quarterdeck attach",
+) -> int:
+    """Run the console on a source until it is left. Exit code as `attach`.
+
+    `ascii` None decides by the locale and the terminal; `notice` is shown in place of the keys at first.
+
+    Raises:
+        UsageError: no terminal to paint on, or no such theme.
+    """
+    require_terminal()
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+
+    from console.resources import themes_dir
+    from console.tui.themes import DEFAULT_THEME, Themes
+
+    themes = Themes(themes_dir())
+    chosen = theme or ("mono" if os.environ.get("NO_COLOR") and "mono" in themes.loaded else DEFAULT_THEME)
+    if chosen not in themes.loaded:
+        failed = [line for line in themes.failed if f"{chosen}." in line]
+        raise UsageError(failed[0] if failed else f"no theme {chosen!r}: there are {', '.join(sorted(themes.loaded))}")
+
+    from console.tui.app import ConsoleApp, farewell
+
+    app = ConsoleApp(
+        source, themes, chosen, ascii_only() if ascii is None else ascii, read_only, close_after, notice
+    )  # fmt: skip
+    app.run(mouse=mouse)
+    code = app.return_code or 0
+    if app.crash_file is not None:
+        return 7
+    if code == 0:
+        text = farewell(source, command)
+        if text:
+            sys.stdout.write(f"quarterdeck: {text}\n")
+        if run_exit_code and source.view.state.exit_code is not None:
+            return source.view.state.exit_code
+    return code
+
+
+def require_terminal() -> None:
+    """Raises `UsageError` unless input, output and errors are a terminal that can be painted on."""
+    for name, stream in (("input", sys.stdin), ("output", sys.stdout), ("error output", sys.stderr)):
+        if stream is None or not stream.isatty():
+            raise UsageError(f"the console needs a terminal, and {name} is none: use --headless")
+    term = os.environ.get("TERM", "")
+    if term in _NO_TERMINALS:
+        raise UsageError(f"the console cannot paint on TERM={term or '(unset)'}: set TERM, or use --headless")
+
+
+def ascii_only() -> bool:
+    """Whether the terminal is not expected to show more than ASCII: its type, or a locale that is not UTF-8."""
+    if os.environ.get("TERM", "") in _LIMITED_TERMINALS:
+        return True
+    locale = next((v for k in ("LC_ALL", "LC_CTYPE", "LANG") if (v := os.environ.get(k))), "")
+    return bool(locale) and "utf" not in locale.lower()
+
+
+def open_record(run_dir: Path | str) -> RunRecord:
+    """The recording of a run. Raises `RecordingError`, also when nothing was recorded."""
+    from console.records.run_dir import RunRecord
+
+    record = RunRecord(run_dir)
+    if record.journal.last_seq == 0:
+        raise RecordingError(f"{run_dir}: its journal is empty, there is nothing to show")
+    return record
+
+
+def damage_notice(record: RunRecord) -> str:
+    """One line about what cannot be read, empty when everything can."""
+    found = record.damage
+    return f"the journal is damaged in {len(found)} places; what is readable is shown" if found else ""
+
+
+def _source_of_directory(path: Path, run: str) -> tuple[Source, str]:
+    from console.tui.source import engine_gone
+
+    record = open_record(path)
+    view = record.view_at_end()
+    state = view.state
+    over = state.status in ("finished", "stopped", "failed")
+    if not over and state.socket and not engine_gone(state.pid):
+        from console.tui.live import LiveSource
+
+        return LiveSource(state.socket, run or state.name or state.run_id, view), ""
+    from console.tui.replay import ReplaySource
+
+    why = (
+        "the run is over: this is its recording" if over else "the engine is gone: this is the recording up to its end"
+    )
+    damaged = damage_notice(record)
+    return ReplaySource(record, at_end=True), f"{why}; {damaged}" if damaged else why

@@ -1,0 +1,99 @@
+"""Where the console's run comes from: the engine's socket or a recording, behind one protocol."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from console.control.commands import Command, CommandResult
+from console.journal import events as ev
+from console.state.reduce import RunView
+
+LinkStatus = Literal["connecting", "ok", "stale", "lost", "dead", "replay", "ended"]
+
+EventListener = Callable[[ev.Event | None], None]
+"""Called after each event was applied, and with None when the view jumped."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """How far what is shown can be trusted.
+
+    Attributes:
+        status: ok: news arrive; stale: connected, but silent for too long; lost: not connected, trying again; dead:
+            the engine is gone without a last word; replay: a recording; ended: the run is over, nothing more will come.
+        age: seconds since the last sign of life; detail: why, in a few words.
+        playing, speed, fraction: of a replay; speed 0 is as fast as it goes.
+    """
+
+    status: LinkStatus
+    age: float = 0.0
+    detail: str = ""
+    playing: bool = False
+    speed: float = 1.0
+    fraction: float = 0.0
+
+
+class Source(Protocol):
+    """What the console asks of a run. All methods are called from the event loop of the console.
+
+    Attributes:
+        mode: live or replay; view: the run as far as it is known; version: changes with every change of view or link.
+        listener: told of every event after it was applied.
+    """
+
+    mode: Literal["live", "replay"]
+    view: RunView
+    version: int
+    listener: EventListener | None
+
+    async def start(self) -> None:
+        """Begin; called after the first paint. Raises nothing: trouble shows in `link`."""
+        ...
+
+    def poll(self) -> None:
+        """Advance; called a few times a second."""
+        ...
+
+    def link(self) -> Link:
+        """The state of the link, now."""
+        ...
+
+    def now(self) -> float:
+        """The Unix time by which ages are told."""
+        ...
+
+    async def command(self, command: Command) -> CommandResult:
+        """Send a command. Raises `ControlError` when nobody can take it."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of sockets and tasks; the run goes on."""
+        ...
+
+
+def engine_gone(pid: int) -> bool:
+    """Whether no process of this number exists on this machine (False when the number is not known)."""
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return _is_zombie(pid)
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] == b"Z"
+    except (OSError, IndexError):
+        return False
+
+
+wall_clock: Callable[[], float] = time.time

@@ -1,0 +1,184 @@
+"""Theme files: YAML, checked by pydantic, turned into a Textual theme and into the styles of the roles.
+
+A file that cannot be read or does not fit is reported by name and skipped; the console starts without it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from rich.style import Style
+
+from console.state.sanitize import sanitize
+
+if TYPE_CHECKING:
+    from textual.theme import Theme
+
+DEFAULT_THEME = "dark"
+_ANSI = "default|(?:bright_)?(?:black|red|green|yellow|blue|magenta|cyan|white)"
+Colour = Annotated[str, StringConstraints(pattern=rf"^(#[0-9a-fA-F]{{6}}|{_ANSI})$")]
+_FLAGS = {"bold": Style(bold=True), "reverse": Style(reverse=True)}
+
+
+class OutcomeColours(BaseModel):
+    """Colours of the four outcome roles."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    passed: Colour = Field(alias="pass")
+    zero: Colour
+    limit: Colour
+    infra: Colour
+
+
+class ThemeFile(BaseModel):
+    """One theme.
+
+    Attributes:
+        name: how it is chosen; title: how it is shown.
+        dark: dark background; ansi: colours are the terminal's own names, not hex.
+        background, foreground: of everything; muted: secondary text; rule: lines; accent: titles, keys and plots;
+            selection: background of the selected row.
+        infra_reverse: infrastructure failures are always in reverse video (for backgrounds where the hue is too near).
+        plain: no colour tells outcomes apart, attributes do; exempt from the test of colour distance.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,30}$")]
+    title: str
+    dark: bool = True
+    ansi: bool = False
+    background: Colour
+    foreground: Colour
+    muted: Colour
+    rule: Colour
+    accent: Colour
+    selection: Colour
+    outcome: OutcomeColours
+    infra_reverse: bool = False
+    plain: bool = False
+
+    def textual(self) -> Theme:
+        """The Textual theme: colours of the widgets that are not painted through the palette."""
+        from textual.theme import Theme
+
+        def name(colour: str) -> str:
+            return colour if colour.startswith("#") else f"ansi_{colour}"
+
+        return Theme(
+            name=self.name,
+            dark=self.dark,
+            ansi=self.ansi,
+            primary=name(self.accent),
+            accent=name(self.accent),
+            secondary=name(self.muted),
+            foreground=name(self.foreground),
+            background=name(self.background),
+            surface=name(self.background),
+            panel=name(self.background),
+            boost=name(self.background),
+            warning=name(self.outcome.limit),
+            error=name(self.outcome.infra),
+            success=name(self.outcome.passed),
+        )
+
+
+class Palette:
+    """Role names to Rich styles, for one theme. `a+b` combines roles and flags, the later ones win."""
+
+    def __init__(self, theme: ThemeFile) -> None:
+        self.theme = theme
+        bg = theme.background
+        out = theme.outcome
+        self._base = {
+            "": Style(),
+            "text": Style(),
+            "muted": Style(color=theme.muted),
+            "rule": Style(color=theme.rule),
+            "title": Style(color=theme.accent, bold=True),
+            "accent": Style(color=theme.accent),
+            "key": Style(color=theme.accent, bold=True),
+            "selected": Style(bgcolor=theme.selection) if theme.selection != bg else Style(reverse=True),
+            "pass": Style(color=out.passed),
+            "zero": Style(color=out.zero),
+            "limit": Style(color=out.limit),
+            "infra": Style(color=out.infra, reverse=theme.infra_reverse or None),
+            "alert": self._badge(out.infra),
+            "badge-live": self._badge(out.passed),
+            "badge-replay": self._badge(out.limit),
+            "badge-warn": self._badge(out.limit),
+            "badge-dead": self._badge(out.infra),
+            "badge-quiet": self._badge(theme.muted),
+        }
+        self._cache: dict[str, Style] = {}
+        self.base = Style(color=theme.foreground, bgcolor=bg)
+
+    def _badge(self, colour: str) -> Style:
+        if self.theme.ansi:
+            return Style(color=colour, bold=True, reverse=True)
+        return Style(color=self.theme.background, bgcolor=colour, bold=True)
+
+    def style(self, role: str) -> Style:
+        """The style of a role; an unknown role is plain text."""
+        found = self._cache.get(role)
+        if found is None:
+            found = self.base
+            for name in role.split("+"):
+                found = found + (_FLAGS.get(name) or self._base.get(name, Style()))
+            self._cache[role] = found
+        return found
+
+
+class Themes:
+    """All themes of a directory: `loaded` by name, and `failed` as one line per bad file."""
+
+    def __init__(self, directory: Path) -> None:
+        self.loaded: dict[str, ThemeFile] = {}
+        self.failed: list[str] = []
+        for path in sorted(directory.glob("*.yaml")):
+            try:
+                theme = load_theme(path)
+            except ValueError as error:
+                self.failed.append(str(error))
+            else:
+                self.loaded[theme.name] = theme
+        if DEFAULT_THEME not in self.loaded:
+            self.loaded = {DEFAULT_THEME: FALLBACK, **self.loaded}
+
+
+def load_theme(path: Path) -> ThemeFile:
+    """One theme file. Raises `ValueError` with one line that names the file, the key and the fault."""
+    try:
+        data = yaml.load(path.read_text("utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        return ThemeFile.model_validate(data)
+    except OSError as error:
+        raise ValueError(f"theme {path.name}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"theme {path.name}: not UTF-8") from error
+    except yaml.YAMLError as error:
+        raise ValueError(f"theme {path.name}: not YAML ({sanitize(str(error), limit=120)})") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise ValueError(f"theme {path.name}: {sanitize(where, limit=40)}: {first['msg']}") from error
+
+
+FALLBACK = ThemeFile.model_validate(
+    {
+        "name": DEFAULT_THEME,
+        "title": "Terminal colours",
+        "ansi": True,
+        "background": "default",
+        "foreground": "default",
+        "muted": "default",
+        "rule": "default",
+        "accent": "default",
+        "selection": "default",
+        "outcome": {"pass": "default", "zero": "default", "limit": "default", "infra": "default"},
+        "plain": True,
+    }
+)

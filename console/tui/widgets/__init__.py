@@ -1,0 +1,1 @@
+"""Line-API widgets: they are given lines and repaint the cells that differ."""

@@ -1,0 +1,183 @@
+"""Boxes over the screen: a question, a choice, a text to read. Keys only, focus on the harmless answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from textual.app import ComposeResult
+from textual.events import Key, Resize
+from textual.screen import ModalScreen
+
+from console.tui.glyphs import marks
+from console.tui.panes.frame import framed
+from console.tui.text import Line, Span, line, wrap
+from console.tui.themes import Palette
+from console.tui.widgets.pane import Pane
+
+FRESH_SECONDS = 0.4
+"""A confirming key within so many seconds of the one before it, or of the question, is auto-repeat and ignored."""
+
+
+class Dialog[Result](ModalScreen[Result], inherit_bindings=False):
+    """A framed box in the middle; subclasses say what is in it and what keys do."""
+
+    DEFAULT_CSS = "Dialog { background: transparent; }"
+
+    def __init__(self, palette: Palette, ascii_only: bool, title: str) -> None:
+        super().__init__()
+        self._palette, self._ascii, self._heading = palette, ascii_only, title
+        self._pane = Pane(palette, ascii_only)
+        self._top = 0
+
+    def compose(self) -> ComposeResult:
+        """The one pane."""
+        yield self._pane
+
+    def on_mount(self) -> None:
+        """First paint."""
+        self.paint()
+
+    def on_resize(self, event: Resize) -> None:
+        """Stay in the middle."""
+        self.paint()
+
+    def body(self, cells: int) -> list[Line]:
+        """The lines inside the frame."""
+        raise NotImplementedError
+
+    def footer(self) -> str:
+        """What the frame's title says on the right."""
+        return ""
+
+    def paint(self) -> None:
+        """Place the box and show its lines."""
+        screen = self.app.size
+        width = max(20, min(screen.width - 4, 92))
+        body = self.body(width - 4)
+        height = max(4, min(len(body) + 2, screen.height - 2))
+        rows = height - 2
+        self._top = max(0, min(self._top, len(body) - rows))
+        shown = [line(Span(" "), *one) for one in body[self._top : self._top + rows]]
+        more = f"{self._top + rows}/{len(body)}" if len(body) > rows else ""
+        title = (self._heading, " ".join(x for x in (more, self.footer()) if x))
+        styles = self._pane.styles
+        styles.width, styles.height = width, height
+        styles.offset = (max(0, (screen.width - width) // 2), max(0, (screen.height - height) // 2))
+        self._pane.show(framed(title, shown, width, height, marks(self._ascii), False, True, True))
+
+    def scroll_by(self, rows: int) -> None:
+        """Move through a text that is longer than the box."""
+        self._top += rows
+        self.paint()
+
+    def on_key(self, event: Key) -> None:
+        """Every key is the dialog's own."""
+        event.stop()
+        event.prevent_default()
+        self.press(event.key)
+
+    def press(self, key: str) -> None:
+        """One key."""
+        raise NotImplementedError
+
+
+class Confirm(Dialog[bool]):
+    """Yes needs a fresh press of `y`; everything that closes it otherwise means no."""
+
+    def __init__(
+        self,
+        palette: Palette,
+        ascii_only: bool,
+        title: str,
+        text: str,
+        yes: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(palette, ascii_only, title)
+        self._text, self._yes, self._clock = text, yes, clock
+        self._last = clock()
+
+    def body(self, cells: int) -> list[Line]:
+        """What it will do, and the two answers."""
+        return [
+            *wrap(self._text, cells),
+            (),
+            line(Span("y", "key"), Span(f" {self._yes}      "), Span(" n  no, back ", "bold+reverse")),
+        ]
+
+    def press(self, key: str) -> None:
+        """`y` when fresh; n, escape, enter, q and ctrl+c are no."""
+        if key == "y":
+            now = self._clock()
+            fresh = now - self._last >= FRESH_SECONDS
+            self._last = now
+            if fresh:
+                self.dismiss(True)
+        elif key in ("n", "escape", "enter", "q", "ctrl+c"):
+            self.dismiss(False)
+
+
+class Choice(Dialog[str]):
+    """One of several answers, each with its key; the last one is the harmless one and the default."""
+
+    def __init__(self, palette: Palette, ascii_only: bool, title: str, options: Sequence[tuple[str, str, str]]) -> None:
+        """`options`: key, label, value."""
+        super().__init__(palette, ascii_only, title)
+        self._options = tuple(options)
+        self._at = len(self._options) - 1
+
+    def body(self, cells: int) -> list[Line]:
+        """One line an answer."""
+        out: list[Line] = []
+        for i, (key, label, _) in enumerate(self._options):
+            role = "bold+reverse" if i == self._at else ""
+            out.append(line(Span(f"{key}", "key"), Span("  "), Span(f" {label} ", role)))
+        return out
+
+    def press(self, key: str) -> None:
+        """Arrows move, enter chooses, letters choose at once."""
+        if key in ("up", "k", "shift+tab"):
+            self._at = (self._at - 1) % len(self._options)
+        elif key in ("down", "j", "tab"):
+            self._at = (self._at + 1) % len(self._options)
+        elif key == "enter":
+            self.dismiss(self._options[self._at][2])
+            return
+        elif key in ("escape", "q", "ctrl+c"):
+            self.dismiss(self._options[-1][2])
+            return
+        for letter, _, value in self._options:
+            if key == letter:
+                self.dismiss(value)
+                return
+        self.paint()
+
+
+class Reader(Dialog[None]):
+    """A text; it is asked for again every second, so that what it tells stays true."""
+
+    def __init__(self, palette: Palette, ascii_only: bool, title: str, text: Callable[[int], list[Line]]) -> None:
+        super().__init__(palette, ascii_only, title)
+        self._source = text
+
+    def on_mount(self) -> None:
+        """Keep it fresh."""
+        super().on_mount()
+        self.set_interval(1.0, self.paint)
+
+    def body(self, cells: int) -> list[Line]:
+        """The text as it is now."""
+        return self._source(cells)
+
+    def footer(self) -> str:
+        """How to leave."""
+        return "esc closes"
+
+    def press(self, key: str) -> None:
+        """Scroll, or close."""
+        moves = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -10, "pagedown": 10, "g": -(10**6), "G": 10**6}
+        if key in moves:
+            self.scroll_by(moves[key])
+        elif key in ("escape", "q", "enter", "question_mark", "ctrl+c", "f1"):
+            self.dismiss(None)
