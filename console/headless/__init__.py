@@ -13,6 +13,7 @@ from typing import TextIO
 from console.control.follow import LinkDown, LinkUp
 from console.control.runs import RunInfo, run_items
 from console.headless.output import OutputClosed, Reporter
+from console.headless.status import status_line
 from console.headless.stop import Stopper
 from console.journal.events import Event
 from console.state.reduce import RunView, apply
@@ -106,4 +107,5 @@ async def _tick(reporter: Reporter) -> None:
     """A line a minute, so that a job runner sees life."""
     while True:
         await asyncio.sleep(STATUS_SECONDS)
-        reporter.status()
+        if reporter.view is not None:
+            reporter.log(status_line(reporter.view.state))

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, TextIO
@@ -92,6 +91,7 @@ class Reporter:
     Attributes:
         on_closed: called once when stdout turns out to be closed; without it `OutputClosed` is raised.
         closed: stdout is closed.
+        view: the last one shown.
     """
 
     def __init__(self, out: TextIO, err: TextIO, plain: bool) -> None:
@@ -101,11 +101,11 @@ class Reporter:
         self._launched: tuple[str, int] | None = None
         self._row_seq = 0
         self._alarms: dict[str, AlarmState] = {}
-        self._view: RunView | None = None
+        self.view: RunView | None = None
 
     def show(self, view: RunView) -> None:
         """A whole view: everything of it that was not printed yet."""
-        self._view = view
+        self.view = view
         self._launch(view.state)
         for row in view.history.rows:
             self._step(view, row)
@@ -113,7 +113,7 @@ class Reporter:
 
     def event(self, view: RunView, event: ev.Event) -> None:
         """One event; `view` is the view after it."""
-        self._view = view
+        self.view = view
         if isinstance(event, ev.RunStarted):
             self._launch(view.state)
         elif isinstance(event, ev.StepFinished):
@@ -129,13 +129,8 @@ class Reporter:
         self._emit(
             to_done_record(status, exit_code, steps, reason),
             f"done: {status}, exit {exit_code}, {steps} steps{tail}",
-            self._view.state.ts if self._view is not None else 0.0,
+            self.view.state.ts if self.view is not None else 0.0,
         )
-
-    def status(self) -> None:
-        """A line about now, on stderr."""
-        if self._view is not None:
-            self.log(status_line(self._view.state))
 
     def log(self, text: str) -> None:
         """A line on stderr; a closed stderr is no reason to end."""
@@ -214,20 +209,6 @@ class Reporter:
             self._err.flush()
         except (OSError, ValueError):
             pass
-
-
-def status_line(state: RunState) -> str:
-    """Where the run is, in one line."""
-    trials = [t for group in state.groups.values() for t in group.trials]
-    phases = Counter(t.phase for t in trials)
-    parts = [f"step {'--' if state.step is None else state.step} of {state.steps_planned or '--'}, {state.phase}"]
-    if trials:
-        parts.append("trials " + ", ".join(f"{n} {phase}" for phase, n in phases.items()))
-    if state.gateway.reachable is False:
-        parts.append("gateway unreachable")
-    if state.alarms:
-        parts.append(f"{len(state.alarms)} alarms open")
-    return "; ".join(parts)
 
 
 def _stamped(ts: float, text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 import time
 from types import FrameType, TracebackType
@@ -90,12 +91,14 @@ class Stopper:
                     return
                 if not terminated:
                     terminated = True
-                    self._say(f"{error}; terminating process {self._run.pid}")
-                    self._terminate()
+                    self._terminate(str(error))
             time.sleep(1.0)
         self._say(f"the engine, process {self._run.pid}, does not end; `quarterdeck runs` shows it")
 
-    def _terminate(self) -> None:
+    def _terminate(self, why: str) -> None:
+        if self._run.pid is None or self._run.entry.host not in ("", socket.gethostname()):
+            return
+        self._say(f"{why}; terminating process {self._run.pid}")
         try:
             os.kill(self._run.pid, signal.SIGTERM)
         except OSError:

@@ -1,105 +1,18 @@
-"""A small engine: a real journal, a real reducer, a real socket, and a handler that records what it did."""
+"""Fixtures around the small engine of `small_engine.py`."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from console.control.audit import AuditLog
-from console.control.commands import Command
-from console.control.dispatch import CommandDispatcher
-from console.control.past import PastLines
-from console.control.server import ControlServer
-from console.journal import events as ev
-from console.journal.writer import JournalWriter
-from console.state.model import encode_state
-from console.state.reduce import RunView, apply
+sys.path.insert(0, str(Path(__file__).parent))
 
-
-class Handler:
-    """Does what it is told; `group` 9 does not exist, and `hook` runs inside the effect."""
-
-    def __init__(self) -> None:
-        self.done: list[Command] = []
-        self.hook: Callable[[Command], object] | None = None
-
-    def describe(self, command: Command) -> tuple[bool, str]:
-        if command.args.get("group") == 9:
-            return False, "there is no group g10"
-        return True, f"{command.command} would be done"
-
-    async def execute(self, command: Command) -> tuple[bool, str]:
-        self.done.append(command)
-        if self.hook is not None:
-            result = self.hook(command)
-            if asyncio.iscoroutine(result):
-                await result
-        return True, f"{command.command} done"
-
-
-class SmallEngine:
-    def __init__(self, run_dir: Path, socket: Path, **writer_options) -> None:
-        self.run_dir, self.socket = run_dir, socket
-        self.view = RunView()
-        self.writer = JournalWriter(
-            run_dir / "journal",
-            snapshot=lambda: (encode_state(self.view.state), self.view.state.steps_done),
-            **writer_options,
-        )
-        self.handler = Handler()
-        self.audit = AuditLog(run_dir / "audit.jsonl")
-        self.dispatcher = CommandDispatcher(self.writer.append, self.audit, self.handler)
-        self.writer.subscribe(lambda line, event: apply(self.view, event))
-        self.server = ControlServer(
-            socket,
-            run_id="run-1",
-            run_dir=run_dir,
-            view=lambda: self.view,
-            past=PastLines(run_dir / "journal"),
-            dispatcher=self.dispatcher,
-        )
-        self.writer.subscribe(self.server.publish)
-
-    def begin(self, steps: int = 3) -> None:
-        self.writer.append(
-            ev.RunStarted(
-                run_id="run-1", name="first", run_dir=str(self.run_dir), pid=1, socket=str(self.socket), steps=steps,
-                groups_per_batch=2, group_size=2,
-            )
-        )  # fmt: skip
-
-    def step(self, number: int) -> None:
-        """A whole step of 2 groups of 2 trials: 19 events."""
-        append = self.writer.append
-        append(ev.StepStarted(step=number, groups=2, policy_version=number))
-        for group in range(2):
-            append(ev.GroupStarted(step=number, group=group, task=f"task-{group}", size=2))
-            for trial in range(2):
-                at = {"step": number, "group": group, "trial": trial}
-                append(ev.TrialPhase(**at, phase="agent"))
-                append(ev.TrialTurn(**at, turn=1, prompt_tokens=10, sampled_tokens=5))
-                append(ev.TrialFinished(**at, outcome="completed", reward=0.5 * trial, turns=1, sampled_tokens=5))
-            append(ev.GroupFinished(step=number, group=group, kept=True, reward_mean=0.25, reward_std=0.25))
-        append(ev.CaptureStats(calls=4 * (number + 1), sampled_tokens=20 * (number + 1)))
-        append(
-            ev.StepFinished(
-                step=number, reward_mean=0.25 + number / 10, outcomes={"completed": 4}, groups_kept=2,
-                policy_version=number + 1, ppo_loss=-0.5,
-            )
-        )  # fmt: skip
-
-    def finish(self, status: str = "completed", exit_code: int = 0) -> None:
-        self.writer.append(ev.RunFinished(status=status, exit_code=exit_code, steps=self.view.state.steps_done))
-
-    async def close(self) -> None:
-        await self.server.close()
-        await self.dispatcher.close()
-        self.writer.close()
-        self.audit.close()
+from small_engine import SmallEngine
 
 
 @pytest.fixture
@@ -121,3 +34,15 @@ async def engine(tmp_path: Path, socket_dir: Path) -> AsyncIterator[SmallEngine]
 def new_engine(tmp_path: Path, socket_dir: Path):
     """Makes engines with options; the test closes them."""
     return lambda **options: SmallEngine(tmp_path, socket_dir / "s.sock", **options)
+
+
+@pytest.fixture
+def until():
+    """Waits until a condition holds."""
+
+    async def wait(condition, seconds=10):
+        async with asyncio.timeout(seconds):
+            while not condition():  # noqa: ASYNC110
+                await asyncio.sleep(0.002)
+
+    return wait

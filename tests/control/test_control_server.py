@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -299,29 +300,14 @@ async def test_closing_hands_out_the_last_event(new_engine):
             await anext(stream)
 
 
-KILLED_ENGINE = """
-import asyncio, sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[3])
-from conftest import SmallEngine
-async def main():
-    engine = SmallEngine(Path(sys.argv[1]), Path(sys.argv[2]))
-    await engine.server.start()
-    engine.begin()
-    engine.step(0)
-    print("ready", flush=True)
-    for number in range(1, 10**6):
-        engine.step(number)
-        await asyncio.sleep(0.01)
-asyncio.run(main())
-"""
+ENGINE = Path(__file__).parent / "small_engine.py"
 
 
-async def test_kill_9_of_the_engine(tmp_path, socket_dir, request):
+async def test_kill_9_of_the_engine(tmp_path, socket_dir):
     """The client gets one clear error; the journal has everything that the client saw."""
     path = socket_dir / "s.sock"
     process = subprocess.Popen(  # noqa: ASYNC220
-        [sys.executable, "-c", KILLED_ENGINE, str(tmp_path), str(path), str(request.path.parent)],
+        [sys.executable, ENGINE, tmp_path, path, "--steps", "1000", "--interval", "0.01"],
         stdout=subprocess.PIPE,
     )
     try:

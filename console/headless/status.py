@@ -1,0 +1,95 @@
+"""Where a run is: one line for the log, a few lines for a person, one object for a script."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from console.headless.output import to_step_record
+from console.state.model import RunState
+from console.state.reduce import RunView
+from console.state.sanitize import sanitize
+
+
+def status_line(state: RunState) -> str:
+    """Step, phase, trials, and what is wrong."""
+    parts = [f"step {_or_dashes(state.step)} of {_or_dashes(state.steps_planned)}, {state.phase}"]
+    if state.groups:
+        parts.append("trials " + _counted(trial_phases(state)))
+    if state.stop_requested:
+        parts.append(f"stops {state.stop_requested.replace('_', ' ')}")
+    if state.gateway.reachable is False:
+        parts.append("gateway unreachable")
+    if state.alarms:
+        parts.append(f"{len(state.alarms)} alarms open")
+    return "; ".join(parts)
+
+
+def status_lines(condition: str, view: RunView) -> list[str]:
+    """What `ctl status` prints. `condition`: live, finished, stopped, failed or dead."""
+    s = view.state
+    end = f", exit {s.exit_code}: {s.reason}" if s.exit_code is not None and condition != "live" else ""
+    lines = [
+        f"run      {s.name or s.run_id} ({s.run_id}), {condition}{end}",
+        f"step     {_or_dashes(s.step)} of {_or_dashes(s.steps_planned)}, {s.phase} {s.phase_detail}".rstrip(),
+    ]
+    if s.groups:
+        lines.append(f"trials   {_counted(trial_phases(s))}; outcomes {_counted(trial_outcomes(s)) or '--'}")
+    if view.history.rows:
+        row = view.history.rows[-1]
+        lines.append(f"reward   {_figure(row.reward_mean)} at step {row.step}, loss {_figure(row.ppo_loss)}")
+    reachable = {True: "reachable", False: f"unreachable: {s.gateway.detail}", None: "not probed yet"}
+    latency = "" if s.gateway.latency_ms is None else f", {s.gateway.latency_ms:.0f} ms"
+    lines.append(f"gateway  {reachable[s.gateway.reachable]}{latency}")
+    lines.append(f"capture  {s.capture.sampled_tokens} tokens sampled, {s.capture.lost} calls lost")
+    if s.stop_requested:
+        lines.append(f"stop     requested ({s.stop_requested.replace('_', ' ')})")
+    lines += [f"alarm    {a.level}: {a.text}" + (f" ({a.remedy})" if a.remedy else "") for a in s.alarms.values()]
+    return [sanitize(line, 200) for line in lines]
+
+
+def status_record(view: RunView) -> dict[str, Any]:
+    """The same for a script. A value that is not known is null."""
+    s = view.state
+    return {
+        "name": s.name,
+        "phase": s.phase,
+        "steps_done": s.steps_done,
+        "stop_requested": s.stop_requested or None,
+        "exit_code": s.exit_code,
+        "reason": sanitize(s.reason),
+        "trials": dict(trial_phases(s)),
+        "outcomes": dict(trial_outcomes(s)),
+        "gateway": {"reachable": s.gateway.reachable, "latency_ms": s.gateway.latency_ms},
+        "capture": {
+            "calls": s.capture.calls,
+            "failed": s.capture.failed,
+            "tokens": {"prompt": s.capture.prompt_tokens, "sampled": s.capture.sampled_tokens},
+            "lost": s.capture.lost,
+            "no_logprobs": s.capture.no_logprobs,
+        },
+        "alarms": [{"key": a.key, "level": a.level, "text": sanitize(a.text)} for a in s.alarms.values()],
+        "last_step": to_step_record(view.history.rows[-1]) if view.history.rows else None,
+    }
+
+
+def trial_phases(state: RunState) -> Counter[str]:
+    """Trials of the current step by phase."""
+    return Counter(t.phase for group in state.groups.values() for t in group.trials)
+
+
+def trial_outcomes(state: RunState) -> Counter[str]:
+    """Finished trials of the current step by outcome class."""
+    return Counter(t.outcome for group in state.groups.values() for t in group.trials if t.outcome)
+
+
+def _counted(counter: Counter[str]) -> str:
+    return ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in counter.most_common())
+
+
+def _figure(value: float | None) -> str:
+    return "--" if value is None else f"{value:.4g}"
+
+
+def _or_dashes(value: int | None) -> str:
+    return "--" if value is None else str(value)
