@@ -1,0 +1,1 @@
+"""Tinker gateways: the health probe, and the embedded CPU gateway."""
