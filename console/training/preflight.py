@@ -1,7 +1,7 @@
 """Everything that can be refused before a sandbox exists, from the options, the environment, Harbor and the gateway.
 
-`preflight` is quick (a tenth of a second) and starts nothing. `preflight_harbor` asks the installed Harbor (a second, or
-five with an agent that imports litellm); `preflight_gateway` asks the gateway. `--check` makes all three through
+`preflight` is quick (a tenth of a second) and starts nothing. `preflight_harbor` asks the installed Harbor (a second,
+or five with an agent that imports litellm); `preflight_gateway` asks the gateway. `--check` makes all three through
 `preflight_all`; a start makes the first before anything else, and the engine the others before its first sandbox.
 """
 
