@@ -47,8 +47,8 @@ class Handler:
 
 
 class SmallEngine:
-    def __init__(self, run_dir: Path, socket: Path, **writer_options) -> None:
-        self.run_dir, self.socket = run_dir, socket
+    def __init__(self, run_dir: Path, socket: Path, run_id: str = "run-1", **writer_options) -> None:
+        self.run_dir, self.socket, self.run_id = run_dir, socket, run_id
         self.view = RunView()
         self.writer = JournalWriter(
             run_dir / "journal",
@@ -61,7 +61,7 @@ class SmallEngine:
         self.writer.subscribe(lambda line, event: apply(self.view, event))
         self.server = ControlServer(
             socket,
-            run_id="run-1",
+            run_id=self.run_id,
             run_dir=run_dir,
             view=lambda: self.view,
             past=PastLines(run_dir / "journal"),
@@ -72,7 +72,7 @@ class SmallEngine:
     def begin(self, steps: int = 3, pid: int = 1) -> None:
         self.writer.append(
             ev.RunStarted(
-                run_id="run-1", name="first", run_dir=str(self.run_dir), pid=pid, socket=str(self.socket), steps=steps,
+                run_id=self.run_id, name="first", run_dir=str(self.run_dir), pid=pid, socket=str(self.socket), steps=steps,
                 groups_per_batch=2, group_size=2,
             )
         )  # fmt: skip

@@ -1,0 +1,173 @@
+"""`runs`, `ctl` and `attach --headless` as a shell sees them, on a real engine process."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from console.commands_runs import attach_main, ctl_main, runs_main
+from console.control.audit import read_audit
+
+ENGINE = Path(__file__).parent / "control" / "small_engine.py"
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path, monkeypatch):
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts engine processes, registered; ends them."""
+    started = []
+
+    def run(*options, steps=1000, interval=0.02):
+        socket = Path(tempfile.mkdtemp(prefix="qd-")) / "s.sock"
+        run_dir = tmp_path / f"run{len(started)}"
+        run_dir.mkdir()
+        command = [sys.executable, ENGINE, run_dir, socket, "--steps", str(steps), "--interval", str(interval)]
+        process = subprocess.Popen([*command, "--registered", *options], stdout=subprocess.PIPE)
+        started.append((process, socket))
+        assert process.stdout.readline() == b"ready\n"
+        return process, run_dir
+
+    yield run
+    for process, socket in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        socket.unlink(missing_ok=True)
+        socket.parent.rmdir()
+
+
+def test_runs_of_nobody_teach(capsys):
+    assert runs_main([]) == 0
+    assert "quarterdeck demo" in capsys.readouterr().out
+    assert runs_main(["--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_runs_json_and_table(start, capsys):
+    process, run_dir = start()
+    assert runs_main(["--json"]) == 0
+    (run,) = json.loads(capsys.readouterr().out)
+    assert list(run) == ["run_id", "run_dir", "state", "step", "steps", "started", "pid", "socket"]
+    assert (run["run_id"], run["run_dir"], run["state"]) == ("run-1", str(run_dir), "live")
+    assert (run["steps"], run["pid"]) == (1000, process.pid) and run["started"] > 1.6e9
+    assert Path(run["socket"]).is_socket()
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert runs_main([]) == 0
+    heading, line = capsys.readouterr().out.splitlines()
+    assert heading.split()[:3] == ["RUN", "NAME", "STATE"] and line.split()[:3] == ["run-1", "first", "dead"]
+
+
+def test_ctl_does_a_command_and_audits_it(start, capsys):
+    process, run_dir = start()
+    assert ctl_main(["retry", "--reason", "network is back", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["status"], result["command"], result["text"]) == ("done", "retry", "retry done")
+    assert ctl_main(["run-1", "cancel-group", "g3", "--yes"]) == 0
+    assert capsys.readouterr().out == "done: cancel_group done\n"
+    assert ctl_main([str(run_dir), "cancel-trial", "g3/t5", "--dry-run"]) == 0
+    assert capsys.readouterr().out == "dry run: cancel_trial would be done\n"
+    assert ctl_main(["stop-after-step", "--off"]) == 0
+    assert ctl_main(["cancel-group", "g10", "--yes"]) == 1
+    assert "refused: there is no group g10" in capsys.readouterr().out
+    lines = read_audit(run_dir / "audit.jsonl")
+    assert [(x.command, x.args) for x in lines if x.stage == "intent"] == [
+        ("retry", {}),
+        ("cancel_group", {"group": 2}),
+        ("stop_after_step", {"on": False}),
+        ("cancel_group", {"group": 9}),
+    ]
+    assert lines[0].reason == "network is back" and "@" in lines[0].author
+    assert ctl_main(["stop-now", "--yes"]) == 0
+    assert process.wait(10) == 0
+    capsys.readouterr()
+    assert ctl_main(["run-1", "retry"]) == 2
+    assert "run run-1 is not live (stopped)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "a command is missing"),
+        (["frob"], "unknown command 'frob'"),
+        (["run-1", "frob"], "unknown command 'frob'"),
+        (["run-1"], "unknown command 'run-1'"),
+        (["cancel-group"], "needs a target: g3"),
+        (["cancel-group", "3"], "is not a group or a trial"),
+        (["cancel-group", "g3/t1"], "takes a group, not a trial: g3"),
+        (["cancel-trial", "g3"], "needs a trial: g3/t1"),
+        (["stop-now", "g3"], "takes no target"),
+        (["retry", "g1", "g2"], "one target at a time"),
+        (["retry", "--off"], "--off belongs to stop-after-step"),
+        (["stop-now"], "the current step is lost: add --yes"),
+        (["nobody", "retry"], "no run 'nobody'"),
+        (["retry", "--frob"], "unrecognized arguments: --frob"),
+    ],
+)
+def test_ctl_misuse_is_one_line_and_does_nothing(start, capsys, monkeypatch, words, says):
+    _, run_dir = start()
+    assert ctl_main(words) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1 and says in captured.err
+    assert read_audit(run_dir / "audit.jsonl") == []
+
+
+def test_ctl_status(start, capsys):
+    start("--no-socket", steps=2)
+    assert ctl_main(["run-1", "status", "--json"]) == 0
+    status = json.loads(capsys.readouterr().out)
+    assert (status["run_id"], status["steps"], status["gateway"]) == (
+        "run-1",
+        2,
+        {"reachable": None, "latency_ms": None},
+    )
+    assert status["last_step"]["type"] == "step" and status["last_step"]["entropy"] is None
+    assert ctl_main(["run-1", "status"]) == 0
+    out = capsys.readouterr().out
+    assert "run      first (run-1)" in out and "reward   0." in out and "\x1b" not in out
+
+
+def test_ctl_and_an_engine_that_hangs(start, capsys):
+    process, _ = start()
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        assert ctl_main(["retry", "--timeout", "0.3"]) == 2
+        assert "gave no answer within 0.3 s" in capsys.readouterr().err
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+
+
+def test_attach(start, capsys):
+    start(steps=3)
+    opened = []
+    assert attach_main([], lambda run: opened.append(run.run_id) or 0) == 0
+    assert opened == ["run-1"]
+    assert attach_main(["--headless"], lambda run: 99) == 0
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [r["type"] for r in records] == ["launch", "step", "step", "step", "done"]
+    assert attach_main(["--plain"], lambda run: 99) == 2
+    assert attach_main(["nobody"], lambda run: 99) == 2
+
+
+@pytest.mark.parametrize("main", [runs_main, ctl_main, lambda argv: attach_main(argv, lambda run: 0)])
+def test_help_teaches(main, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["--help"])
+    assert end.value.code == 0 and "examples:" in capsys.readouterr().out
+
+
+def test_nothing_heavy_is_imported():
+    code = (
+        "import sys, console.commands_runs, console.headless\n"
+        "print([m for m in ('textual', 'tinker', 'harbor', 'torch', 'pydantic', 'httpx') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
