@@ -1,4 +1,4 @@
-"""What all tests share: quiet tools, a state directory of their own, and one embedded gateway for those that need one."""
+"""What all tests share: quiet tools, a state directory of their own, and an embedded gateway for those that need it."""
 
 from __future__ import annotations
 
@@ -44,8 +44,10 @@ def embedded_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     checkpoints = tmp_path_factory.mktemp("gateway")
     with (checkpoints / "gateway.log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "console.gateway.embedded", "--model", str(ROOT / "configs/models/midshipman")]
-            + ["--name", MODEL_NAME, "--checkpoints", str(checkpoints), "--exit-with-stdin"],
+            [
+                *(sys.executable, "-m", "console.gateway.embedded", "--model", str(ROOT / "configs/models/midshipman")),
+                *("--name", MODEL_NAME, "--checkpoints", str(checkpoints), "--exit-with-stdin"),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import sys
+import warnings
 from pathlib import Path
 
 import msgspec
@@ -38,6 +39,8 @@ def main() -> None:
     parser.add_argument("--owner-fd", type=int)
     args = parser.parse_args()
     os.environ.update(QUIET)
+    # The cookbook calls the SDK's deprecated forms at every step; that is for its authors, not for the run's log.
+    warnings.filterwarnings("ignore", category=FutureWarning, message="DEPRECATED")
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for chatty in ("httpx", "aiohttp.access", "tinker", "tinker_cookbook", "pylatexenc"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -20,6 +20,7 @@ from console.engine.tasks import settle
 from console.engine.versions import installed
 from console.errors import QuarterdeckError
 from console.journal import events as ev
+from console.records.run_dir import Manifest, write_manifest
 from console.training.options import RunOptions
 from console.training.trial_run import PolicyStopError, Totals
 
@@ -114,7 +115,12 @@ class Engine:
     async def start(self) -> None:
         """Bind the socket, write the first event and register the run; until then nothing of it is visible."""
         options = self._options
+        versions, config = installed(), options.overrides()
         await self.board.start()
+        write_manifest(
+            self.run_dir,
+            Manifest(run_id=self.run_id, name=self._name, created=time.time(), versions=versions, config=config),
+        )
         self.board.emit(
             ev.RunStarted(
                 run_id=self.run_id,
@@ -124,8 +130,8 @@ class Engine:
                 socket=str(self.board.server.path),
                 model=str(options.value("config.model_name")),
                 gateway_url=options.value("config.base_url"),
-                versions=installed(),
-                config=options.overrides(),
+                versions=versions,
+                config=config,
                 steps=options.value("config.max_steps"),
                 groups_per_batch=options.value("config.dataset_builder.groups_per_batch"),
                 group_size=options.value("config.dataset_builder.group_size"),

@@ -6,15 +6,13 @@ import asyncio
 import json
 import os
 import shutil
+import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from console.control.commands import Command, CommandResult
-from console.journal.reader import Journal
-from console.state.reduce import RunView, fold
+from whole_runs import Run
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL_NAME = "quarterdeck/midshipman"
@@ -22,34 +20,6 @@ MODEL_DIR = ROOT / "configs/models/midshipman"
 KEY = "tml-tests"
 
 During = Callable[[Any], Awaitable[None]]
-
-
-class Run:
-    """A finished run: its exit code, the view at its end, and where it lies."""
-
-    def __init__(self, exit_code: int, view: RunView, run_dir: Path) -> None:
-        self.exit_code, self.view, self.run_dir = exit_code, view, run_dir
-        self.events = list(Journal(run_dir / "journal").events())
-
-    def of(self, kind: type) -> list[Any]:
-        """The events of a type."""
-        return [event for event in self.events if isinstance(event, kind)]
-
-    def folded(self) -> RunView:
-        """The view of a reader who starts from nothing."""
-        return fold(self.events)
-
-
-async def command(engine: Any, name: str, **args: Any) -> CommandResult:
-    """A command through the engine's dispatcher, as the socket would."""
-    return await engine.board.dispatcher.submit(Command(id=os.urandom(4).hex(), command=name, args=args, author="test"))
-
-
-async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait for a condition, a generous time."""
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 @pytest.fixture
@@ -97,7 +67,7 @@ def run_engine(embedded_gateway: str, tmp_path: Path, monkeypatch: pytest.Monkey
 
     Args of the function: tasks directory, trial file, `during(engine)` beside the run, `on_failure`, options.
     """
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{Path(__file__).parent}")
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{ROOT / 'tests/support'}")
 
     async def run(
         tasks_dir: Path, trial: Path, *options: str, during: During | None = None, on_failure: str = "stop",
@@ -125,10 +95,8 @@ def run_engine(embedded_gateway: str, tmp_path: Path, monkeypatch: pytest.Monkey
         cause = await engine.run()
         if beside is not None:
             await asyncio.wait_for(beside, 10)
-        for number in ("SIGTERM", "SIGINT", "SIGHUP"):
-            import signal
-
-            asyncio.get_running_loop().remove_signal_handler(getattr(signal, number))
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            asyncio.get_running_loop().remove_signal_handler(number)
         return Run(cause.exit_code, engine.board.view, run_dir)
 
     return run

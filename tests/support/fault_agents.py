@@ -36,7 +36,11 @@ def kill_init_of(marker: str) -> bool:
         if not entry.name.isdigit():
             continue
         try:
-            spaces[entry.name] = (os.readlink(entry / "ns/pid"), (entry / "cmdline").read_bytes(), (entry / "status").read_text())
+            spaces[entry.name] = (
+                os.readlink(entry / "ns/pid"),
+                (entry / "cmdline").read_bytes(),
+                (entry / "status").read_text(),
+            )
         except OSError:
             continue
     space = next((ns for ns, line, _ in spaces.values() if marker.encode() in line and b"sleep" in line), None)
