@@ -277,9 +277,13 @@ class JournalWriter:
             _log.exception("no snapshot: the state cannot be encoded")
             return
         self._snapshot_bytes = len(state)
-        if len(state) < LINE_LIMIT // 2:
-            self._write(ev.Snapshot(state=msgspec.Raw(state), steps_done=steps_done))
-            self._events_since = self._bytes_since = 0
+        if len(state) >= LINE_LIMIT // 2:
+            return
+        if self._fd >= 0 and self._size + len(state) >= self._chunk_bytes:
+            self._rotate()  # so that it begins the next chunk
+        self._write(ev.Snapshot(state=msgspec.Raw(state), steps_done=steps_done))
+        self._events_since = self._bytes_since = 0
+        self._snapshot_due = False
 
     def sync(self) -> None:
         """Put what was written on the disk. Raises JournalWriteError."""
