@@ -68,6 +68,10 @@ class Route(Protocol):
 class CaptureGateway(Protocol):
     """Opens routes. Lives on the engine's main loop."""
 
+    @property
+    def inflight(self) -> int:
+        """Model calls under way."""
+
     def begin_step(self, step: int) -> None:
         """Calls from now on belong to this step."""
 

@@ -201,6 +201,11 @@ class CookbookRoute:
         self.url, self.api_key = url, api_key
         self._sealed: CapturedTrial | None = None
 
+    @property
+    def inflight(self) -> int:
+        """Its calls under way."""
+        return self._sampler.inflight
+
     def stop(self) -> None:
         """Take no more calls."""
         self._sampler.sealed = True
@@ -242,6 +247,11 @@ class CookbookCapture:
         self._log = CallLog(directory)
         self._open: set[CookbookRoute] = set()
         self._step = 0
+
+    @property
+    def inflight(self) -> int:
+        """Model calls under way."""
+        return sum(route.inflight for route in self._open)
 
     def begin_step(self, step: int) -> None:
         """Calls from now on belong to this step."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Mapping
 from typing import Literal
 
 from console.errors import UsageError
-from console.findings import WARNING, Finding, refuse
+from console.findings import WARNING, Finding, errors, refuse
 from console.launching import LaunchedRun, launch, new_run_id, require_engine
 from console.training.options import RunOptions
 
@@ -29,10 +30,18 @@ def check_watch(watch: Watch) -> None:
 
 
 def preflight_findings(options: RunOptions, environment: Mapping[str, str]) -> list[Finding]:
-    """Everything that can be known before a sandbox exists, the gateway's answer included."""
-    from console.training.preflight import preflight
+    """Everything that can be known before a sandbox exists: options and files, then Harbor, then the gateway.
 
-    return preflight(options, environment)
+    The later checks cost seconds and are left out when an earlier one refuses.
+    """
+    from console.training.preflight import preflight, preflight_gateway, preflight_harbor
+
+    findings = preflight(options, environment)
+    if not errors(findings):
+        findings += preflight_harbor(options)
+    if not errors(findings) and not options.embedded:
+        findings += asyncio.run(preflight_gateway(options, environment))
+    return findings
 
 
 def start(options: RunOptions, watch: Watch) -> int:
@@ -65,7 +74,7 @@ def watch_run(options: RunOptions, watch: Watch, *, leave_after: float | None = 
         return _say_where(run)
     from console.tui.main import attach
 
-    code = attach(run.socket, run_dir=run.run_dir, leave_after=leave_after)
+    code = attach(run.run_dir, run=run.run_id, close_after=leave_after, run_exit_code=True)
     sys.stderr.write(farewell(run))
     return code
 

@@ -42,8 +42,8 @@ def attach_main(argv: list[str]) -> int:
     if info.state != "live" or info.socket is None:
         raise UsageError(f"run {info.run_id} is {info.state}, not live: quarterdeck replay {info.run_dir}")
     return attach(
-        Path(info.socket),
-        run_dir=Path(info.run_dir),
+        Path(info.run_dir),
+        run=info.run_id,
         theme=args.theme,
         ascii=args.ascii,
         mouse=args.mouse,
@@ -60,7 +60,7 @@ def replay_main(argv: list[str]) -> int:
     )
     parser.add_argument("run", help="run directory, or run id, its start, or name")
     parser.add_argument(
-        "--speed", type=float, default=4.0, help="times real time, 0 for as fast as it goes (default 4)"
+        "--speed", type=float, help="times real time, 0.25 to 64, 0 for as fast as it goes; default: watchable"
     )
     _look(parser)
     args = parser.parse_args(argv)
@@ -74,5 +74,5 @@ def replay_main(argv: list[str]) -> int:
 
 def _look(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--theme", help="name of a theme (T lists them)")
-    parser.add_argument("--ascii", action="store_true", help="no characters beyond ASCII")
+    parser.add_argument("--ascii", action="store_true", default=None, help="no characters beyond ASCII")
     parser.add_argument("--mouse", action="store_true", help="take mouse clicks (costs bytes on slow lines)")

@@ -67,8 +67,8 @@ def _alike(a: ev.GatewayHealth, b: ev.GatewayHealth) -> bool:
     return x == y or (x is not None and y is not None and abs(x - y) <= 0.25 * max(x, y))
 
 
-async def report_totals(totals: Totals, emit: Callable[[ev.Event], None]) -> None:
-    """Report captured tokens and live sandboxes, once a second while they change."""
+async def report_totals(totals: Totals, inflight: Callable[[], int], emit: Callable[[ev.Event], None]) -> None:
+    """Report captured tokens and live sandboxes, once a second while they change. `inflight`: model calls under way."""
     capture: ev.CaptureStats | None = None
     sandboxes: tuple[int, int] | None = None
     idle = 0
@@ -81,7 +81,7 @@ async def report_totals(totals: Totals, emit: Callable[[ev.Event], None]) -> Non
             sampled_tokens=totals.sampled_tokens,
             lost=totals.lost,
             no_logprobs=totals.no_logprobs,
-            inflight=totals.inflight,
+            inflight=inflight(),
         )
         # One more report after the last change brings the shown rate down to zero.
         idle = 0 if capture != now else idle + 1

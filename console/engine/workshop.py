@@ -101,7 +101,7 @@ class Workshop:
         """Start health probes, totals, and the watch over the embedded gateway."""
         assert self._health is not None
         spawn(self._health.run(), self._tasks)
-        spawn(report_totals(self._totals, self._board.emit), self._tasks)
+        spawn(report_totals(self._totals, lambda: self.capture.inflight, self._board.emit), self._tasks)
         if self._embedded is not None:
             spawn(self._watch_embedded(), self._tasks)
 
@@ -124,6 +124,7 @@ class Workshop:
             run_group=run_group,
             should_stop=should_stop,
             policy_version=versions[-1] if versions else start_step,
+            max_steps=self._options.value("config.max_steps"),
         )
         config = build_cookbook_config(self._options, base_url=self.base_url, log_path=str(self._run_dir))
         return TrainingThread(runtime, config)

@@ -28,6 +28,7 @@ class Runtime:
         main_loop: the engine's loop; run_group: runs one group there.
         emit: appends an event on the main loop (this class brings it there).
         should_stop: whether a stop after the step was asked for, asked between steps.
+        policy_version: optimiser steps behind the weights at the start; max_steps: the bound of the run, if any.
     """
 
     def __init__(
@@ -38,10 +39,11 @@ class Runtime:
         run_group: Callable[[HarborGroup, Any, int], Coroutine[Any, Any, GroupResult]],
         should_stop: Callable[[int], bool],
         policy_version: int = 0,
+        max_steps: int | None = None,
     ) -> None:
         self._main_loop, self._emit = main_loop, emit
         self._run_group, self._should_stop = run_group, should_stop
-        self.policy_version = policy_version
+        self.policy_version, self._max_steps = policy_version, max_steps
         self.step = -1
         self.groups: list[GroupResult] = []
         self.figures: list[BatchFigures] = []
@@ -56,8 +58,8 @@ class Runtime:
 
     def on_planned(self, steps: int, tasks: int) -> None:
         """The dataset is loaded."""
-        self.planned = steps
-        self.emit(ev.RunPlanned(steps=steps, tasks=tasks))
+        self.planned = min(steps, self._max_steps) if self._max_steps is not None else steps
+        self.emit(ev.RunPlanned(steps=self.planned, tasks=tasks))
 
     def on_batch(self, step: int, batch: list[HarborGroup]) -> None:
         """A batch begins. Raises `StopAfterStepError` when a stop was asked for."""

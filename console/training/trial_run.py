@@ -45,7 +45,6 @@ class Totals(msgspec.Struct, kw_only=True):
     sampled_tokens: int = 0
     lost: int = 0
     no_logprobs: int = 0
-    inflight: int = 0
     sandboxes: int = 0
     sandboxes_left: list[str] = []
 
