@@ -321,7 +321,7 @@ def test_infrastructure_types(kind: str, cause: str) -> None:
 def test_a_retry_wrapper_shows_what_it_wraps_but_never_scores_it() -> None:
     message = "RetryError[<Future at 0x7f finished raised RemoteProtocolError>]"
     assert verdict("RetryError", message).cause == "network"
-    assert not verdict("RetryError", message.replace("RemoteProtocolError", "AgentTimeoutError")).scored
+    assert not verdict("RetryError", message.replace("RemoteProtocolError", "ContextWindowExceededError")).scored
 
 
 def test_keys() -> None:

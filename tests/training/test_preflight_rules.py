@@ -1,0 +1,178 @@
+"""What is refused before anything is started, and how it is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from console.errors import UsageError
+from console.findings import Finding, errors, refuse, report, report_json
+from console.training.options import RunOptions, parse
+from console.training.preflight import check_served, preflight, preflight_harbor
+
+ENV = {"TINKER_API_KEY": "tml-secret", "E2B_API_KEY": "e2b-secret"}
+TRIAL = {
+    "environment": {"import_path": "console.trials.bwrap:BwrapEnvironment"},
+    "agent": {
+        "import_path": "console.trials.agent:TerminalAgent",
+        "env": {"OPENAI_BASE_URL": "{proxy_url}/v1", "OPENAI_API_KEY": "{proxy_api_key}"},
+    },
+}
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> list[str]:
+    """A command line with nothing to complain about."""
+    task = tmp_path / "tasks" / "one"
+    task.mkdir(parents=True)
+    (task / "task.toml").write_text("")
+    (tmp_path / "trial.json").write_text(json.dumps(TRIAL))
+    return [
+        "config.base_url=http://gateway:10613",
+        "config.model_name=Qwen/Qwen3.6-35B-A3B",
+        "config.learning_rate=1e-6",
+        "config.max_tokens=8192",
+        "config.loss_fn=ppo",
+        "config.ttl_seconds=None",
+        f"config.log_path={tmp_path}/run",
+        f"config.dataset_builder.tasks_dir={tmp_path}/tasks",
+        f"harbor.trial_config={tmp_path}/trial.json",
+    ]
+
+
+def found(words: list[str], *more: str, env: dict[str, str] = ENV) -> list[Finding]:
+    return preflight(parse([*words, *more]), env)
+
+
+def test_a_good_command_line(words: list[str]) -> None:
+    assert found(words) == []
+    assert preflight_harbor(parse(words)) == []
+
+
+@pytest.mark.parametrize(
+    ("word", "code", "where"),
+    [
+        ("config.rollout_error_tolerance=None", "option.refused", "config.rollout_error_tolerance"),
+        ("config.rollout_error_tolerance=false", "option.refused", "config.rollout_error_tolerance"),
+        ("config.rollout_error_tolerance=FailFast", "option.refused", "config.rollout_error_tolerance"),
+        ("config.stream_minibatch_config.num_minibatches=2", "option.refused", "config.stream_minibatch_config"),
+        ("config.async_config=AsyncConfig", "option.refused", "config.async_config"),
+        ("config.temperature=0.8", "option.temperature", "config.temperature"),
+        ("config.rolling_save_every=5", "option.rolling", "config.rolling_save_every"),
+        ("config.kl_penalty_coef=0.1", "option.kl_reference", "config.kl_penalty_coef"),
+        ("config.kl_reference_config.load_checkpoint_path=x", "option.kl_reference", "config.kl_reference_config"),
+        ("config.learning_rate=0", "option.range", "config.learning_rate"),
+        ("config.max_steps=0", "option.range", "config.max_steps"),
+        ("config.save_every=-1", "option.range", "config.save_every"),
+        ("config.kl_penalty_coef=-0.5", "option.range", "config.kl_penalty_coef"),
+        ("config.dataset_builder.group_size=0", "option.range", "config.dataset_builder.group_size"),
+        ("harbor.max_parallel_trials_per_group=0", "option.range", "harbor.max_parallel_trials_per_group"),
+        ("harbor.reward_limit=0", "option.range", "harbor.reward_limit"),
+        ("harbor.reward_key=", "option.empty", "harbor.reward_key"),
+        ("config.model_name=unknown/model", "option.renderer", "config.renderer_name"),
+        ("config.model_name=noslash", "option.renderer", "config.renderer_name"),
+        ("config.base_url=gateway:10613", "gateway.url", "config.base_url"),
+        ("config.base_url=http://gateway:port", "gateway.url", "config.base_url"),
+        ("console.gateway=embedded", "gateway.both", "config.base_url"),
+        ("config.dataset_builder.tasks_dir=/nowhere/at/all", "tasks.missing", "config.dataset_builder.tasks_dir"),
+        ("harbor.trial_config=/nowhere/trial.json", "trial.file", "harbor.trial_config=/nowhere/trial.json"),
+        ("config.log_path=/dev/null/run", "run.directory", "config.log_path"),
+    ],
+)
+def test_each_rule_refuses_in_one_line(words: list[str], word: str, code: str, where: str) -> None:
+    (finding,) = errors(found(words, word))
+    assert finding.code == code and finding.object.startswith(where) and finding.message
+    with pytest.raises(UsageError) as caught:
+        refuse([finding])
+    assert caught.value.exit_code == 2 and "\n" not in str(caught.value) and where in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "code"),
+    [
+        ("config.loss_fn=importance_sampling", "option.loss"),
+        ("config.dataset_builder.group_size=1", "option.group_size"),
+        ("config.remove_constant_reward_groups=true", "option.constant_groups"),
+        ("console.embedded_model=/models/x", "gateway.unused"),
+    ],
+)
+def test_warnings_do_not_refuse(words: list[str], word: str, code: str) -> None:
+    (finding,) = found(words, word)
+    assert (finding.code, finding.level) == (code, "warning")
+    refuse([finding])
+
+
+def test_a_lifetime_goes_with_rolling_checkpoints(words: list[str]) -> None:
+    assert errors(found(words, "config.rolling_save_every=5", "config.ttl_seconds=600")) == []
+
+
+def test_a_named_renderer_is_taken(words: list[str]) -> None:
+    assert found(words, "config.model_name=unknown/model", "config.renderer_name=role_colon") == []
+
+
+def test_a_tasks_directory_without_tasks(words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "empty" / "no-task").mkdir(parents=True)
+    (tmp_path / "empty" / "task.toml").write_text("")
+    (finding,) = found(words, f"config.dataset_builder.tasks_dir={tmp_path}/empty")
+    assert finding.code == "tasks.none"
+
+
+def test_keys_are_named_and_never_shown(words: list[str], tmp_path: Path) -> None:
+    (finding,) = found(words, env={})
+    assert (finding.code, finding.object) == ("gateway.key", "TINKER_API_KEY")
+    assert found(words, env={"TINKER_API_KEY": "  "})[0].code == "gateway.key"
+    (tmp_path / "trial.json").write_text(json.dumps(TRIAL | {"environment": {"type": "e2b"}}))
+    remote = found(words, "harbor.listen_host=0.0.0.0", "harbor.advertised_host=192.0.2.1", env={"TINKER_API_KEY": "k"})
+    assert [finding.object for finding in remote] == ["E2B_API_KEY"]
+    reach = found(words)
+    assert [finding.object for finding in reach] == ["harbor.advertised_host", "harbor.listen_host"]
+    assert not any(secret in report(remote + reach) for secret in ENV.values())
+
+
+def test_the_embedded_gateway_needs_neither_key_nor_address(words: list[str], tmp_path: Path) -> None:
+    embedded = [word for word in words if not word.startswith("config.base_url")] + ["console.gateway=embedded"]
+    assert found(embedded, env={}) == []
+    (finding,) = found(embedded, f"console.embedded_model={tmp_path}", env={})
+    assert finding.code == "gateway.embedded_model"
+
+
+def test_without_an_address_the_hosted_service_is_named(words: list[str]) -> None:
+    (finding,) = found([word for word in words if not word.startswith("config.base_url")])
+    assert (finding.code, finding.level) == ("gateway.hosted", "note")
+
+
+def test_harbor_is_not_asked_about_a_file_that_cannot_be_read(words: list[str]) -> None:
+    assert preflight_harbor(parse([*words, "harbor.trial_config=/nowhere/trial.json"])) == []
+
+
+@pytest.mark.parametrize(
+    ("served", "code"),
+    [
+        ({}, None),
+        ({"Qwen/Qwen3.6-35B-A3B": None}, None),
+        ({"Qwen/Qwen3.6-35B-A3B": 65529, "other": 1}, None),
+        ({"Qwen/Qwen3.6-35B-A3B": 8192}, "gateway.window"),
+        ({"Qwen/Qwen3-8B": 32768}, "gateway.model"),
+    ],
+)
+def test_what_a_gateway_serves(words: list[str], served: dict[str, int | None], code: str | None) -> None:
+    findings = check_served(parse(words), served)
+    assert [finding.code for finding in findings] == ([code] if code else [])
+
+
+def test_reports(words: list[str]) -> None:
+    findings = found(words, "config.temperature=2", "config.loss_fn=cispo", env={})
+    lines = report(findings).splitlines()
+    assert [line.split()[0] for line in lines] == ["error", "error", "warning"]
+    body = json.loads(report_json(findings))
+    assert body["ok"] is False and {f["code"] for f in body["findings"]} == {f.code for f in findings}
+    assert json.loads(report_json([])) == {"ok": True, "findings": []} and report([]).startswith("ok")
+    with pytest.raises(UsageError, match="1 more"):
+        refuse(findings)
+
+
+def test_options_survive_the_way_to_the_engine(words: list[str]) -> None:
+    options = RunOptions.from_json(parse([*words, "config.temperature=2"]).to_json())
+    assert [finding.code for finding in preflight(options, ENV)] == ["option.temperature"]
