@@ -18,7 +18,7 @@ from typing import Any, Literal, override
 
 from harbor.environments.base import BaseEnvironment, ExecResult
 from harbor.environments.capabilities import EnvironmentCapabilities, EnvironmentResourceCapabilities
-from harbor.environments.definition import DOCKERFILE_NAME, parse_dockerfile_workdir
+from harbor.environments.definition import DOCKERFILE_NAME
 from harbor.environments.options import EnvironmentOptions
 from harbor.models.task.config import NetworkMode, NetworkPolicy
 from pydantic import Field, field_validator
@@ -94,7 +94,7 @@ class BwrapEnvironment(BaseEnvironment):
         self._limits = Limits(memory, self.options.processes, self.options.file_size_mb, cpus=self.options.cpus)
         self._workdir = (
             self.task_env_config.workdir
-            or parse_dockerfile_workdir(self.environment_dir / DOCKERFILE_NAME)
+            or skeleton.dockerfile_workdir(self.environment_dir / DOCKERFILE_NAME)
             or _DEFAULT_WORKDIR
         )
         self._processors = self._limits.processors()

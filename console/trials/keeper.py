@@ -36,6 +36,7 @@ from console.trials import syscalls
 from console.trials.launch import Launched, LaunchError, launch
 
 _MESSAGE = 65536
+_DOUBT_MS = 50
 _SIOCSIFADDR, _SIOCSIFFLAGS = 0x8916, 0x8914
 _IFF_UP, _IFF_LOOPBACK, _IFF_RUNNING = 0x1, 0x8, 0x40
 
@@ -94,6 +95,8 @@ class _Keeper:
         self.init = os.pidfd_open(sandbox.init)
         self.null = os.open("/dev/null", os.O_RDONLY)
         self.commands: dict[int, tuple[int, int]] = {}  # pidfd -> (pid, request id)
+        self.killed: set[int] = set()
+        self.doubtful: list[dict[str, Any]] = []
         proc = os.open("/proc", os.O_PATH)
         names = ("user", "ipc", "uts", "net", "pid", "mnt")
         for fd in [os.open(f"/proc/{sandbox.init}/ns/{name}", os.O_RDONLY) for name in names]:
@@ -119,7 +122,12 @@ class _Keeper:
     def serve(self) -> None:
         """Until the other side closes or the sandbox dies."""
         while True:
-            for fd, _ in self.poll.poll():
+            ready = self.poll.poll(_DOUBT_MS if self.doubtful else None)
+            if not ready:
+                for answer in self.doubtful:
+                    _send(self.channel, answer)
+                self.doubtful.clear()
+            for fd, _ in ready:
                 if fd == self.init:
                     _send(self.channel, {"lost": True})
                     return
@@ -154,6 +162,7 @@ class _Keeper:
             case "kill":
                 for pid, command in self.commands.values():
                     if command == number:
+                        self.killed.add(number)
                         os.kill(pid, signal.SIGKILL)  # still unreaped; it may not lead its group yet
                         with contextlib.suppress(OSError):
                             os.killpg(pid, signal.SIGKILL)
@@ -186,11 +195,18 @@ class _Keeper:
 
     def _ended(self, pidfd: int) -> None:
         pid, number = self.commands.pop(pidfd)
+        killed = number in self.killed
+        self.killed.discard(number)
         self.poll.unregister(pidfd)
         os.close(pidfd)
         _, status = os.waitpid(pid, 0)
         code = os.waitstatus_to_exitcode(status)
-        _send(self.channel, {"id": number, "code": code if code >= 0 else 128 - code})
+        answer = {"id": number, "code": code if code >= 0 else 128 - code}
+        if code == -signal.SIGKILL and not killed:
+            # Perhaps the whole sandbox is dying: its process 1 ends after everything else in it.
+            self.doubtful.append(answer)
+        else:
+            _send(self.channel, answer)
 
 
 def _furnish(tree: dict[str, Any]) -> None:

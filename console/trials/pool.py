@@ -321,9 +321,14 @@ class RunnerPool:
             on_progress: called on the event loop for each phase.
 
         Raises:
-            RunnerStartError: no runner comes up.
+            RunnerStartError: the pool is closed.
         """
-        runner = await self._runner(self._least_loaded())
+        try:
+            runner = await self._runner(self._least_loaded())
+        except RunnerStartError as error:
+            if self._closed:
+                raise
+            return TrialReport(key=spec.key, exception_type="RunnerLostError", exception_message=str(error))
         return await runner.run(spec, on_progress)
 
     def _least_loaded(self) -> int:

@@ -19,6 +19,8 @@ from typing import Any
 from console.trials.output import Output
 from console.trials.roots import remove_root
 
+_WARDEN_ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH")  # an interpreter may need the second; secrets have no place there
+
 _STOP_LIMIT = 20.0
 """Seconds to wait for a sandbox to be gone."""
 
@@ -58,7 +60,7 @@ class Warden:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()] if self.inherited_fd is None else [theirs.fileno(), self.inherited_fd],
-                env={"PATH": "/usr/local/bin:/usr/bin:/bin"},
+                env={name: os.environ[name] for name in _WARDEN_ENVIRONMENT if name in os.environ},
                 cwd="/",
             )
         self._owner = os.getpid()

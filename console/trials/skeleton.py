@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import posixpath
 import shutil
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,23 @@ def id_base() -> int | None:
         return None
     allowed = capabilities >> 6 & 3 == 3  # setgid, setuid
     return ID_BASE if allowed and any(f <= ID_BASE and f + n >= ID_BASE + RANGE for f, _, n in mapped) else None
+
+
+def dockerfile_workdir(dockerfile: Path) -> str | None:
+    """The WORKDIR in force at the end of a Dockerfile's last stage, None without one. Variables are not expanded."""
+    try:
+        lines = dockerfile.read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    workdir: str | None = None
+    for line in lines:
+        instruction, _, value = line.strip().partition(" ")
+        value = value.strip().strip("\"'")
+        if instruction.upper() == "FROM":
+            workdir = None
+        elif instruction.upper() == "WORKDIR" and value and "$" not in value:
+            workdir = posixpath.normpath(posixpath.join(workdir or "/", value))
+    return workdir
 
 
 def specification(
