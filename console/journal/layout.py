@@ -37,7 +37,7 @@ TS_LIMIT = 253_402_300_800.0
 _CHUNK = re.compile(r"(\d{12,15})(\.jsonl|\.jsonl\.zst)")
 
 
-class JournalWriteError(QuarterdeckError):
+class JournalWriteError(QuarterdeckError, OSError):
     """The journal could not be written: the disk is full or failed. What was written before stays readable."""
 
 

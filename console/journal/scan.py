@@ -97,13 +97,45 @@ class Scan:
             self.offset += len(data)
             self._overlong = True
             return len(data)
-        start = 0
-        while start < end:
-            stop = data.index(b"\n", start) + 1
-            self._line(data[start : stop - 1], self.offset + start, stop - start)
-            start = stop
-        self.offset += end
+        lines = data[: end - 1].split(b"\n")
+        for first in range(0, len(lines), BLOCK_EVENTS):
+            self._run(lines[first : first + BLOCK_EVENTS])
         return end
+
+    def _run(self, lines: list[bytes]) -> None:
+        """Up to a block of lines: all at once when nothing is wrong with them, else one by one."""
+        size = sum(map(len, lines)) + len(lines)
+        if self._held is None and not self._overlong and size <= BLOCK_BYTES and self._accept_all(lines, size):
+            self.offset += size
+            return
+        for line in lines:
+            self._line(line, self.offset, len(line) + 1)
+            self.offset += len(line) + 1
+
+    def _accept_all(self, lines: list[bytes], size: int) -> bool:
+        events = list(map(read_event, lines))
+        index = self.index
+        seq = index.last_seq
+        for event in events:
+            seq += 1
+            if event is None or event.seq != seq or type(event) is ev.Snapshot:
+                return False
+        first, last = events[0], events[-1]
+        assert first is not None and last is not None
+        index.rows += [event.seq for event in events if event is not None and type(event) in ROW_TYPES]
+        index.last_seq, index.last_ts = last.seq, last.ts
+        self._slack = 0
+        block = index.blocks[-1] if index.blocks else None
+        if (
+            block is None
+            or last.seq - block.first_seq >= BLOCK_EVENTS
+            or self.offset + size - block.offset > BLOCK_BYTES
+        ):
+            index.blocks.append(Block(self.offset, size, first.seq, last.seq, first.ts, size))
+        else:
+            block.last_seq, block.size = last.seq, self.offset + size - block.offset
+            block.raw = block.size
+        return True
 
     def finish(self, size: int) -> None:
         """The chunk is complete and has `size` bytes: what nothing confirms or ends is damage."""

@@ -96,6 +96,7 @@ class JournalWriter:
         self._first_seq = 0
         self._size = 0
         self._torn = False
+        self._repaired = 0
         self._events_since = self._bytes_since = 0
         self._snapshot_bytes = 0
         self._snapshot_due = False
@@ -130,9 +131,7 @@ class JournalWriter:
                 self._sealer.put(first_seq)
         self._check_rows(journal)
         self._rows_fd = _open_append(self.directory / ROWS_FILE)
-        torn = self._cut_torn_tail() if active else 0
-        if torn:
-            self.append(ev.JournalRepaired(dropped_bytes=torn))
+        self._repaired = self._cut_torn_tail() if active else 0
         self._snapshot_due = self.last_seq > 0
 
     def _cut_torn_tail(self) -> int:
@@ -180,11 +179,19 @@ class JournalWriter:
         if self._closed:
             raise JournalWriteError(f"{self.directory}: the journal is closed")
         if not self._notifying:
+            self._tell_repair()
             self._take_snapshot()
         event = self._write(event)
         if not self._notifying:
             self._notify()
         return event
+
+    def _tell_repair(self) -> None:
+        """Record a repair with the first event, so that subscribers hear of it."""
+        if self._repaired:
+            torn, self._repaired = self._repaired, 0
+            self._write(ev.JournalRepaired(dropped_bytes=torn))
+            self._notify()
 
     def append_all(self, events: Iterable[ev.Event]) -> None:
         """Append several events."""
@@ -330,8 +337,9 @@ class JournalWriter:
         """
         if self._closed:
             return
-        self._closed = True
         try:
+            self._tell_repair()
+            self._closed = True
             self.sync()
             if self._fd >= 0 and seal:
                 self._sealer.put(self._first_seq)

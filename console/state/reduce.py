@@ -16,6 +16,7 @@ from console.state.model import (
     CHECKPOINTS_KEPT,
     COMMANDS_KEPT,
     AlarmState,
+    CaptureState,
     CheckpointState,
     CommandState,
     GroupState,
@@ -101,6 +102,8 @@ def _run_started(view: RunView, e: ev.RunStarted) -> None:
     s.status, s.exit_code, s.reason, s.stop_requested = "live", None, "", ""
     s.groups, s.alarms, s.step, s.step_started = {}, {}, None, None
     s.sandboxes_live, s.gateway.reachable = 0, None
+    # The new engine counts from zero: no rate between its first report and the last engine's.
+    s.capture = CaptureState()
     for command in s.commands.values():
         if command.finished is None:
             command.status, command.finished, command.result = "refused", e.ts, "the engine ended first"
@@ -166,13 +169,17 @@ def _trial(state: RunState, step: int, group: int, trial: int) -> TrialState | N
     return found.trials[trial] if found is not None and 0 <= trial < len(found.trials) else None
 
 
+_OVER = ("done", "held")
+"""Phases of a try that ended: what still arrives of it is late."""
+
+
 def _trial_phase(view: RunView, e: ev.TrialPhase) -> None:
     t = _trial(view.state, e.step, e.group, e.trial)
     if t is None or e.try_ < t.try_:
         return
     if e.try_ > t.try_:
         _new_try(t, e.try_)
-    if t.phase != "done":
+    if t.phase not in _OVER:
         t.phase, t.phase_since, t.last_event = e.phase, e.ts, e.ts
         if t.started is None and e.phase != "queued":
             t.started = e.ts
@@ -188,7 +195,7 @@ def _new_try(t: TrialState, number: int) -> None:
 
 def _trial_turn(view: RunView, e: ev.TrialTurn) -> None:
     t = _trial(view.state, e.step, e.group, e.trial)
-    if t is not None and e.try_ == t.try_ and t.phase != "done":
+    if t is not None and e.try_ == t.try_ and t.phase not in _OVER:
         t.turns = max(t.turns, e.turn)
         t.prompt_tokens += e.prompt_tokens
         t.sampled_tokens += e.sampled_tokens
@@ -199,7 +206,9 @@ def _trial_finished(view: RunView, e: ev.TrialFinished) -> None:
     group, t = _group(view.state, e.step, e.group), _trial(view.state, e.step, e.group, e.trial)
     if group is None or t is None or e.try_ < t.try_:
         return
-    t.try_, t.phase, t.phase_since, t.finished, t.last_event = e.try_, "done", e.ts, e.ts, e.ts
+    if e.try_ > t.try_:
+        _new_try(t, e.try_)
+    t.phase, t.phase_since, t.finished, t.last_event = "done", e.ts, e.ts, e.ts
     t.outcome, t.cause, t.rule, t.evidence, t.reward = e.outcome, e.cause, e.rule, e.evidence, e.reward
     t.retryable, t.exception, t.trial_dir, t.seconds = e.retryable, e.exception, e.trial_dir, e.seconds
     t.turns, t.prompt_tokens, t.sampled_tokens = e.turns, e.prompt_tokens, e.sampled_tokens
