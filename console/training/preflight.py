@@ -1,14 +1,13 @@
 """Everything that can be refused before a sandbox exists, from the options, the environment, Harbor and the gateway.
 
 `preflight` is quick (a tenth of a second) and starts nothing. `preflight_harbor` asks the installed Harbor (a second,
-or five with an agent that imports litellm); `preflight_gateway` asks the gateway. `--check` makes all three through
-`preflight_all`; a start makes the first before anything else, and the engine the others before its first sandbox.
+or five with an agent that imports litellm); `preflight_gateway` asks the gateway.
 """
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -46,6 +45,9 @@ def preflight_harbor(options: RunOptions) -> list[Finding]:
     Raises:
         ImportError: Harbor is not installed.
     """
+    # Some agents import litellm, which fetches a price list from the network unless told not to.
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    os.environ.setdefault("HARBOR_TELEMETRY", "0")
     from console.trials.config_check import check_with_harbor
 
     try:
@@ -60,9 +62,12 @@ async def preflight_gateway(options: RunOptions, env: Mapping[str, str]) -> list
     base_url = options.value("config.base_url")
     if options.embedded or base_url is None or not _is_url(base_url):
         return []
+    import httpx
+
     from console.gateway.probe import probe
 
-    health = await probe(base_url, env.get("TINKER_API_KEY", ""))
+    async with httpx.AsyncClient(trust_env=False) as client:
+        health = await probe(base_url, env.get("TINKER_API_KEY", ""), client=client)
     if not health.reachable:
         return [
             Finding(
@@ -73,12 +78,6 @@ async def preflight_gateway(options: RunOptions, env: Mapping[str, str]) -> list
             )
         ]
     return check_served(options, {model.name: model.context_window for model in health.models})
-
-
-def preflight_all(options: RunOptions, env: Mapping[str, str]) -> list[Finding]:
-    """Every check there is. Must not be called from a running event loop. Raises `ImportError` without Harbor."""
-    findings = [*preflight(options, env), *preflight_harbor(options)]
-    return findings + asyncio.run(preflight_gateway(options, env))
 
 
 def check_served(options: RunOptions, served: Mapping[str, int | None]) -> list[Finding]:

@@ -19,7 +19,7 @@ from console.findings import ERROR, NOTE, WARNING, Finding
 PLACEHOLDERS = ("proxy_url", "proxy_api_key")
 
 _PLACEHOLDER = re.compile(r"\{(proxy_url|proxy_api_key)\}")
-_BRACED = re.compile(r"(?<![{$])\{([A-Za-z_][A-Za-z0-9_]*)\}(?!\})")
+_BRACED = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}(?!\})")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(:-[^}]*)?\}")
 
 _ON_THIS_MACHINE = {"docker", "podman", "kata", "apple-container", "singularity", "sbx"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from console.errors import UsageError
 from console.findings import Finding, errors, refuse, report, report_json
 from console.training.options import RunOptions, parse
-from console.training.preflight import check_served, preflight, preflight_harbor
+from console.training.preflight import check_served, preflight, preflight_gateway, preflight_harbor
 
 ENV = {"TINKER_API_KEY": "tml-secret", "E2B_API_KEY": "e2b-secret"}
 TRIAL = {
@@ -160,6 +161,22 @@ def test_harbor_is_not_asked_about_a_file_that_cannot_be_read(words: list[str]) 
 def test_what_a_gateway_serves(words: list[str], served: dict[str, int | None], code: str | None) -> None:
     findings = check_served(parse(words), served)
     assert [finding.code for finding in findings] == ([code] if code else [])
+
+
+async def test_a_gateway_that_does_not_answer(words: list[str]) -> None:
+    with socket.socket() as held:  # bound and not listening: connections are refused
+        held.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{held.getsockname()[1]}"
+        (finding,) = await preflight_gateway(parse([*words, f"config.base_url={address}"]), ENV)
+    assert (finding.code, finding.object) == ("gateway.unreachable", "config.base_url")
+    assert address in finding.message and ENV["TINKER_API_KEY"] not in finding.line()
+
+
+async def test_nobody_is_asked_without_an_address(words: list[str]) -> None:
+    assert await preflight_gateway(parse([*words, "config.base_url=nonsense"]), ENV) == []
+    embedded = [word for word in words if not word.startswith("config.base_url")]
+    assert await preflight_gateway(parse([*embedded, "console.gateway=embedded"]), {}) == []
+    assert await preflight_gateway(parse(embedded), ENV) == []
 
 
 def test_reports(words: list[str]) -> None:

@@ -174,7 +174,9 @@ def test_unknown_placeholders(value: str, level: str, hint: str) -> None:
     assert (found.level, found.object) == (level, "agent.env.X") and hint in found.remedy
 
 
-@pytest.mark.parametrize("value", ["${HOME}/x", "{{ instruction }}", '{"a": 1}', "{}", "a{b", "{proxy_url}{proxy_url}"])
+@pytest.mark.parametrize(
+    "value", ["${HOME}/x", "{{ instruction }}", "{{instruction}}", '{"a": 1}', "{}", "a{b", "{proxy_url}{proxy_url}"]
+)
 def test_what_is_no_placeholder(value: str) -> None:
     assert not [finding for finding in check(with_env(X=value), env={}) if finding.code == "trial.placeholder"]
 
