@@ -122,6 +122,7 @@ EXIT_RULES: tuple[TextRule, ...] = (
         r"\boom-kill|out of memory: kill|\bOOMKilled\b|memory limit exceeded",
         guarded=False,
     ),
+    _rule("runner", _INFRA, "runner", r"^\w+: in the runner: ", guarded=False),
     _rule("disk", _INFRA, "sandbox", r"No space left on device|Disk quota exceeded", guarded=False),
     _rule(
         "sandbox",
@@ -217,8 +218,9 @@ def searchable(kind: str, message: str) -> str:
     message is what an exception said, so its first line is an error line.
     """
     if message.startswith("Command failed"):
-        marker = message.find("\nstdout:")
-        return message[marker + 1 :] if marker >= 0 else ""
+        # A shortened message may have lost the first of the two.
+        found = [at for at in (message.find("\nstdout:"), message.find("\nstderr:")) if at >= 0]
+        return message[min(found) + 1 :] if found else ""
     return f"{kind}: {message}"
 
 

@@ -387,6 +387,18 @@ def test_an_agent_that_only_writes_about_rate_limits(calls: CallEvidence | None)
     assert verdict("ApiRateLimitError", genuine, calls=HEALTHY).outcome is OutcomeClass.INFRASTRUCTURE
 
 
+def test_a_shortened_message_is_searched_from_the_first_output_that_is_left() -> None:
+    cut = "Command failed (exit 1): agent --task 'answer Error: 503' ... [900 characters left out] ...\nstderr: KeyError: 'x'"
+    assert verdict(EXIT, cut, calls=None).outcome is OutcomeClass.AGENT_FAILURE
+    assert verdict(EXIT, cut.replace("KeyError: 'x'", "Error: 503"), calls=None).cause == "api"
+    assert verdict(EXIT, "Command failed (exit 1): agent 'Error: 503'", calls=None).cause == "crash"
+
+
+def test_a_fault_of_the_runner_is_not_the_agents() -> None:
+    found = verdict("KeyError", "in the runner: 'environment'", phase=None, rewards=None)
+    assert (found.outcome, found.cause) == (OutcomeClass.INFRASTRUCTURE, "runner")
+
+
 def test_the_match_nearest_the_end_decides() -> None:
     first_rate_then_dns = (
         "Error: 429 too many requests\n... retrying ...\ncurl: (6) Could not resolve host: example.org"
