@@ -19,7 +19,7 @@ from small_engine import SmallEngine
 
 from console.control.runs import find_run
 from console.headless import follow_headless
-from console.headless.output import to_alarm_record, to_done_record, to_launch_record, to_step_record
+from console.headless.output import Reporter, to_alarm_record, to_done_record, to_launch_record, to_step_record
 from console.journal import events as ev
 from console.records.run_dir import RunRecord
 from console.state.model import AlarmState, RunState
@@ -171,6 +171,25 @@ def test_plain_has_one_clean_line_a_change(run_dir):
     assert "run first in" in lines[0] and lines[-1].endswith("done: completed, exit 0, 2 steps")
 
 
+def test_a_view_in_mid_stream_repeats_nothing(run_dir):
+    """After a hole in the stream a whole view comes again: what was printed is not printed twice, what is new is."""
+    recorded(run_dir, ev.AlarmOpened(key="a", level="warning", text="one"), ev.AlarmClosed(key="a"), finish=None)
+    record = RunRecord(run_dir)
+    opened = next(e.seq for e in record.journal.events() if isinstance(e, ev.AlarmOpened))
+    out = io.StringIO()
+    reporter = Reporter(out, io.StringIO(), plain=False)
+    for seq in (opened, opened, opened + 3, record.journal.last_seq):
+        reporter.show(record.view_at(seq))
+    records = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [(r["type"], r.get("state")) for r in records] == [
+        ("launch", None),
+        ("step", None),
+        ("alarm", "opened"),
+        ("alarm", "closed"),
+        ("step", None),
+    ]
+
+
 def test_an_engine_that_died(run_dir):
     code, out, _ = report(recorded(run_dir, finish=None))
     done = json.loads(out.splitlines()[-1])
@@ -214,7 +233,7 @@ def wait_until_it_handles(process, number):
 
 @pytest.mark.parametrize("options", [[], ["--no-socket"]])
 def test_live_over_the_socket_and_from_the_files_alike(engine_process, command_process, run_dir, options):
-    engine_process(*options, steps=8)
+    engine_process(*options, steps=8, interval=0.25 if options else 0.05)
     command = command_process()
     out, _ = command.communicate(timeout=30)
     records = [json.loads(line) for line in out.splitlines()]

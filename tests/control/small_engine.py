@@ -72,8 +72,8 @@ class SmallEngine:
     def begin(self, steps: int = 3, pid: int = 1) -> None:
         self.writer.append(
             ev.RunStarted(
-                run_id=self.run_id, name="first", run_dir=str(self.run_dir), pid=pid, socket=str(self.socket), steps=steps,
-                groups_per_batch=2, group_size=2,
+                run_id=self.run_id, name="first", run_dir=str(self.run_dir), pid=pid, socket=str(self.socket),
+                steps=steps, groups_per_batch=2, group_size=2,
             )
         )  # fmt: skip
 

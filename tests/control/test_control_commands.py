@@ -100,6 +100,10 @@ async def test_a_command_goes_on_when_its_sender_is_gone(engine, until):
         sending = asyncio.create_task(client.command(command))
         await until(lambda: engine.handler.done)
         sending.cancel()
+    waiting = asyncio.create_task(engine.dispatcher.submit(command))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
     gate.set()
     assert (await engine.dispatcher.submit(command)).status == "done"
     assert len(engine.handler.done) == 1

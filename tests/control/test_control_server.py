@@ -155,6 +155,12 @@ async def test_heartbeats_tell_the_last_event(new_engine, monkeypatch):
             message = await raw.receive()
             beats += [message] if message["msg"] == "heartbeat" else []
         assert beats[-1]["seq"] == 1 and beats[-1]["ts"] > 1.6e9
+    async with await ControlClient.connect(engine.socket) as client:
+        heard = client.last_heard
+        async with asyncio.timeout(10):
+            while client.engine_ts is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+        assert client.last_heard > heard and client.engine_seq == 1
     await engine.close()
 
 
