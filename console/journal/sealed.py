@@ -19,7 +19,7 @@ from console.journal.events import Snapshot
 from console.journal.layout import DAMAGED, FRAME_LIMIT, INDEX, PLAIN, SEALED, chunk_name, read_event
 from console.journal.scan import ROW_TYPES, Block, ChunkIndex, Scan, lines_of
 
-LEVEL = 6
+LEVEL = 3
 _MAGIC = b"\x28\xb5\x2f\xfd"
 _READ = 4 << 20
 

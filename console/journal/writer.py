@@ -173,7 +173,8 @@ class JournalWriter:
         Subscribers are called before this returns. A subscriber may append: that event comes after this one.
 
         Raises:
-            JournalWriteError: it could not be written; the journal is as it was before.
+            JournalWriteError: it could not be written, and the journal is as it was before; or it was, but the disk
+                failed to make it durable.
             ValueError: the event cannot be encoded, or is too large.
         """
         if self._closed:
@@ -221,10 +222,11 @@ class JournalWriter:
 
     def _put(self, data: bytes) -> None:
         """Write whole lines or nothing."""
-        if self._torn:  # end the part that could not be taken back: one damaged line
-            data = b"\n" + data
         written = 0
         try:
+            if self._torn:  # end the part that could not be taken back: one damaged line
+                self._size = os.fstat(self._fd).st_size
+                data = b"\n" + data
             while written < len(data):
                 written += os.write(self._fd, data[written:] if written else data)
         except OSError as error:

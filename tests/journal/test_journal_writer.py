@@ -244,6 +244,8 @@ def test_a_full_disk_is_an_error_and_nothing_is_torn(
         monkeypatch.undo()
         assert writer.last_seq == 5
         notes(writer, 2)
+        with file_size_limit(1200), pytest.raises(JournalWriteError):
+            writer.append(ev.Note(text="x" * 2000))
         assert heard == [1, 2, 3, 4, 5, 6, 7]
         assert texts(directory) == ["note 0", "note 1", "note 2", "note 3", "note 4", "note 0", "note 1"]
         assert bool(Journal(directory).damage) == truncate_fails
