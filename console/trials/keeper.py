@@ -106,6 +106,7 @@ class _Keeper:
             os.setgroups([])
             os.setresgid(0, 0, 0)
             os.setresuid(0, 0, 0)
+        syscalls.restrict_privileges()  # for what this process starts; itself keeps what it has
         syscalls.die_with_parent()
         syscalls.hide_memory()
         os.chdir("/")
@@ -241,7 +242,6 @@ def _become_command(order: dict[str, Any], null: int, out: int, err: int) -> Non
             resource.setrlimit(limit, (value, value))
         if order["cpus"]:
             os.sched_setaffinity(0, order["cpus"])
-        syscalls.restrict_privileges()
         try:
             os.chdir(order["cwd"])
         except OSError as error:

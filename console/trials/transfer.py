@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import posixpath
 import shutil
@@ -18,6 +19,8 @@ from pathlib import Path
 from console.trials.sandbox import Sandbox
 
 _PIECE = 1 << 20
+_DOWNLOAD_LIMIT = 2 << 30
+"""Bytes of one download: sparse files cost an agent nothing, and must not fill the host's disk."""
 _DEPTH = 64
 """Levels below the directory asked for; a deeper tree is an attack on the host's path lengths, and is cut there."""
 
@@ -37,7 +40,7 @@ async def upload_file(sandbox: Sandbox, source: Path, target: str) -> None:
             if info.st_size <= _PIECE:
                 _write(fd, file.read())
             else:
-                await asyncio.to_thread(_copy, file.fileno(), fd)
+                await asyncio.to_thread(_copy, file.fileno(), fd, info.st_size)
         finally:
             os.close(fd)
 
@@ -77,7 +80,7 @@ async def download_file(sandbox: Sandbox, source: str, target: Path) -> None:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise IsADirectoryError(f"{source} is a directory")
         target.parent.mkdir(parents=True, exist_ok=True)
-        await asyncio.to_thread(_receive, fd, target)
+        await asyncio.to_thread(_Reception().file, fd, target)
     finally:
         os.close(fd)
 
@@ -94,7 +97,7 @@ async def download_dir(sandbox: Sandbox, source: str, target: Path) -> None:
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
             raise NotADirectoryError(f"{source} is not a directory")
         target.mkdir(parents=True, exist_ok=True)
-        links = await asyncio.to_thread(lambda: list(_receive_tree(fd, target, "", 0)))
+        links = await asyncio.to_thread(lambda: list(_Reception().tree(fd, target, "", 0)))
     finally:
         os.close(fd)
     for relative in links:
@@ -102,29 +105,52 @@ async def download_dir(sandbox: Sandbox, source: str, target: Path) -> None:
             await download_file(sandbox, posixpath.join(source, relative), target / relative)
 
 
-def _receive_tree(fd: int, target: Path, relative: str, depth: int) -> Iterator[str]:
-    """Copy an open directory; yields the relative paths of the links in it."""
-    with os.scandir(fd) as entries:
-        found = [(entry.name, entry.stat(follow_symlinks=False).st_mode) for entry in entries]
-    for name, mode in found:
-        path = posixpath.join(relative, name)
-        if stat.S_ISLNK(mode):
-            yield path
-        elif stat.S_ISREG(mode) or (stat.S_ISDIR(mode) and depth < _DEPTH):
-            # Between the listing and here the entry may have become something else: hence these flags and the check.
-            try:
-                child = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, dir_fd=fd)
-            except OSError:
-                continue
-            try:
-                opened = os.fstat(child).st_mode
-                if stat.S_ISDIR(opened):
-                    _replace(target / name, directory=True)
-                    yield from _receive_tree(child, target / name, path, depth + 1)
-                elif stat.S_ISREG(opened):
-                    _receive(child, target / name)
-            finally:
-                os.close(child)
+class _Reception:
+    """One download, with its budget."""
+
+    def __init__(self) -> None:
+        self._left = _DOWNLOAD_LIMIT
+
+    def tree(self, fd: int, target: Path, relative: str, depth: int) -> Iterator[str]:
+        """Copy an open directory; yields the relative paths of the links in it."""
+        with os.scandir(fd) as entries:
+            found = [(entry.name, entry.stat(follow_symlinks=False).st_mode) for entry in entries]
+        for name, mode in found:
+            path = posixpath.join(relative, name)
+            if stat.S_ISLNK(mode):
+                yield path
+            elif stat.S_ISREG(mode) or (stat.S_ISDIR(mode) and depth < _DEPTH):
+                # Between the listing and here the entry may have become something else: hence the flags and the check.
+                try:
+                    child = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, dir_fd=fd)
+                except OSError:
+                    continue
+                try:
+                    opened = os.fstat(child).st_mode
+                    if stat.S_ISDIR(opened):
+                        _replace(target / name, directory=True)
+                        yield from self.tree(child, target / name, path, depth + 1)
+                    elif stat.S_ISREG(opened):
+                        self.file(child, target / name)
+                finally:
+                    os.close(child)
+
+    def file(self, fd: int, target: Path) -> None:
+        """Copy an open regular file.
+
+        Raises:
+            OSError: the download's budget is used up.
+        """
+        self._left -= os.fstat(fd).st_size
+        if self._left < 0:
+            raise OSError(errno.EFBIG, f"download of more than {_DOWNLOAD_LIMIT >> 20} MiB refused", str(target))
+        _replace(target, directory=False)
+        out = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
+        try:
+            os.fchmod(out, 0o600 | stat.S_IMODE(os.fstat(fd).st_mode) & 0o777)
+            _copy(fd, out, _DOWNLOAD_LIMIT)
+        finally:
+            os.close(out)
 
 
 def _replace(target: Path, directory: bool) -> None:
@@ -138,18 +164,10 @@ def _replace(target: Path, directory: bool) -> None:
         target.mkdir(exist_ok=True)
 
 
-def _receive(fd: int, target: Path) -> None:
-    _replace(target, directory=False)
-    out = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
-    try:
-        os.fchmod(out, 0o600 | stat.S_IMODE(os.fstat(fd).st_mode) & 0o777)
-        _copy(fd, out)
-    finally:
-        os.close(out)
-
-
-def _copy(source: int, target: int) -> None:
-    while piece := os.read(source, _PIECE):
+def _copy(source: int, target: int, limit: int) -> None:
+    """At most `limit` bytes: a file may grow while it is read."""
+    while limit > 0 and (piece := os.read(source, min(_PIECE, limit))):
+        limit -= len(piece)
         _write(target, piece)
 
 

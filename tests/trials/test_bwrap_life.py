@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from console.trials import skeleton
+from console.trials import skeleton, transfer
 from console.trials.bwrap import BwrapEnvironment, EnvironmentStartError, SandboxLostError
 from console.trials.bwrap_check import check_bubblewrap
 from console.trials.relay import Target
@@ -121,6 +121,14 @@ async def test_files_go_in_and_out_anywhere(make_environment, tmp_path):
         await environment.upload_file(source / "large", "/usr/local/x")
 
 
+async def test_a_download_has_a_bound(make_environment, tmp_path, monkeypatch):
+    monkeypatch.setattr(transfer, "_DOWNLOAD_LIMIT", 5 << 20)
+    environment = await make_environment()
+    await environment.exec("cd /logs/agent; for i in 1 2 3; do truncate -s 2M $i; done")
+    with pytest.raises(OSError, match="MiB refused"):
+        await environment.download_dir("/logs/agent", tmp_path / "out")
+
+
 async def test_a_dead_sandbox_is_a_sandbox_lost_error(make_environment, processes_naming, unique, wait_until):
     environment = await make_environment()
     running = asyncio.create_task(environment.exec("sleep 402.5"))
@@ -183,7 +191,7 @@ async def test_the_death_of_the_owner_takes_everything_with_it(tmp_path, unique,
     script = textwrap.dedent(f"""
         import asyncio, sys
         from pathlib import Path
-        from console.trials import skeleton
+        from console.trials import skeleton, transfer
         from console.trials.roots import make_root
         from console.trials.sandbox import Sandbox, Warden
 
