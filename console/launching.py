@@ -21,6 +21,8 @@ import msgspec
 from console.errors import MissingExtraError, QuarterdeckError, UsageError
 from console.training.options import RunOptions
 
+OPTIONS_FILE = "options.json"
+"""Not config.json: the cookbook writes one of its own."""
 ANNOUNCE_SECONDS = 60.0
 
 
@@ -64,7 +66,7 @@ def launch(options: RunOptions, run_id: str, *, on_failure: str, owned: bool) ->
     """
     run_dir = options.log_path
     _make_private(run_dir)
-    options.write(run_dir / "config.json")
+    options.write(run_dir / OPTIONS_FILE)
     announce_read, announce_write = os.pipe()
     owner_read, owner_write = os.pipe() if owned else (None, None)
     command = [sys.executable, "-m", "console.engine", "--run-dir", str(run_dir), "--run-id", run_id]

@@ -46,7 +46,7 @@ def embedded_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "console.gateway.embedded", "--model", str(ROOT / "configs/models/midshipman")),
-                *("--name", MODEL_NAME, "--checkpoints", str(checkpoints), "--exit-with-stdin"),
+                *("--name", MODEL_NAME, "--checkpoints", str(checkpoints), "--max-models", "64", "--exit-with-stdin"),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

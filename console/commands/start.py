@@ -29,17 +29,18 @@ def check_watch(watch: Watch) -> None:
         raise UsageError("no terminal to paint on: use --headless, --plain or --detach")
 
 
-def preflight_findings(options: RunOptions, environment: Mapping[str, str]) -> list[Finding]:
+def preflight_findings(options: RunOptions, environment: Mapping[str, str], *, whole: bool) -> list[Finding]:
     """Everything that can be known before a sandbox exists: options and files, then Harbor, then the gateway.
 
-    The later checks cost seconds and are left out when an earlier one refuses.
+    Args:
+        whole: go on after an error; otherwise the later checks, which cost seconds, are left out then.
     """
     from console.training.preflight import preflight, preflight_gateway, preflight_harbor
 
     findings = preflight(options, environment)
-    if not errors(findings):
+    if whole or not errors(findings):
         findings += preflight_harbor(options)
-    if not errors(findings) and not options.embedded:
+    if (whole or not errors(findings)) and not options.embedded:
         findings += asyncio.run(preflight_gateway(options, environment))
     return findings
 
@@ -52,7 +53,7 @@ def start(options: RunOptions, watch: Watch) -> int:
     """
     check_watch(watch)
     require_engine()
-    findings = preflight_findings(options, os.environ)
+    findings = preflight_findings(options, os.environ, whole=False)
     refuse(findings)
     for finding in findings:
         if finding.level == WARNING:

@@ -11,27 +11,6 @@ from console.findings import errors, report, report_json
 from console.launching import require_engine
 from console.training.options import parse
 
-USAGE = """\
-usage: quarterdeck train [FILE.toml] [--headless | --plain | --detach] [--check [--json]] key=value ...
-
-Trains a LoRA policy on Harbor tasks with the Tinker cookbook's loop, and opens the console on it.
-
-  --headless   no console: JSON lines on stdout (launch, step, alarm, done), the log on stderr; for CI.
-               The run belongs to this command: ending it ends the run, in order
-  --plain      the same with one readable line a change
-  --detach     start the run, print its id, and leave it alone
-  --check      all preflight, then stop; --json prints the findings as one object
-  --help       this text
-
-Options come from the TOML file (tables [config], [config.dataset_builder], [harbor], [console]; relative paths start at
-the file) and from key=value, which wins. Example:
-
-  quarterdeck train config.base_url=http://gateway:10613 config.model_name=Qwen/Qwen3.6-35B-A3B \\
-    config.lora_rank=16 config.learning_rate=1e-6 config.max_tokens=8192 config.loss_fn=ppo config.ttl_seconds=None \\
-    config.log_path=/tmp/harbor-tinker config.dataset_builder.tasks_dir=tasks harbor.trial_config=trial.json
-
-"""
-
 _FLAGS = {"--headless": "headless", "--plain": "plain", "--detach": "detach"}
 
 
@@ -40,13 +19,13 @@ def train_main(argv: list[str]) -> int:
     if "--help" in argv or "-h" in argv:
         from console.training.schema import help_text
 
-        sys.stdout.write(USAGE + help_text())
+        sys.stdout.write(help_text())
         return 0
     watch, check, as_json, words = _flags(argv)
     options = parse(words)
     if check:
         require_engine()
-        findings = preflight_findings(options, os.environ)
+        findings = preflight_findings(options, os.environ, whole=True)
         sys.stdout.write((report_json if as_json else report)(findings) + "\n")
         return 2 if errors(findings) else 0
     return start(options, watch)

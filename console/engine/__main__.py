@@ -54,7 +54,7 @@ async def _main(args: argparse.Namespace) -> int:
     from console.engine.supervisor import Engine
 
     try:
-        options = RunOptions.from_json((args.run_dir / "config.json").read_bytes())
+        options = RunOptions.from_json((args.run_dir / "options.json").read_bytes())
         engine = Engine(options, args.run_dir, args.run_id, args.on_failure, args.owner_fd)
         await engine.start()
     except (QuarterdeckError, OSError) as error:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 GROUPS_END_SECONDS = 30.0
 """How long trials may take to leave their sandboxes at the end."""
+THREAD_END_SECONDS = 4.0
 
 log = logging.getLogger(__name__)
 
@@ -170,6 +171,8 @@ class Engine:
             if not finished.done():
                 thread.cancel()
         if not finished.done():
+            # It may be blocked inside the SDK; if not, this is time enough to finish its session.
+            await asyncio.wait({finished}, timeout=THREAD_END_SECONDS)
             return
         result = finished.result()
         if result.status == "completed":

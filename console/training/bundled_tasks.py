@@ -34,9 +34,9 @@ EXTENSIONS = _words("txt md csv cfg")
 FOLDERS = _words("archive backup boats build cache charts docs export images inbox logs maps music photos ports work")
 NOTES = _words("note.txt letter.txt message.txt request.txt readme.txt")
 NAMED_AFTER = {
-    "colour": _words("amber blue green orange pink purple red white yellow"),
-    "animal": _words("badger cat dog fox goat horse owl rabbit wolf"),
-    "metal": _words("brass bronze copper gold iron lead silver steel zinc"),
+    "colour": _words("blue green orange pink red white"),
+    "animal": _words("cat dog fox goat horse owl"),
+    "metal": _words("copper gold iron lead silver zinc"),
 }
 CHECK = "check.sh"
 

@@ -15,6 +15,8 @@ import msgspec
 
 from console.training.runtime import Runtime, StopAfterStepError, install
 
+FINISH_SECONDS = 3.0
+
 log = logging.getLogger(__name__)
 
 
@@ -73,12 +75,26 @@ class TrainingThread:
             self._task = asyncio.ensure_future(train.main(self._config))
             try:
                 await self._task
+                result = LoopResult(status="completed")
             except StopAfterStepError:
                 await self._save_where_it_stopped()
-                return LoopResult(status="stopped")
+                result = LoopResult(status="stopped")
             except (Exception, asyncio.CancelledError) as error:
-                return LoopResult(status="failed", error=error)
-        return LoopResult(status="completed")
+                result = LoopResult(status="failed", error=error)
+            await self._finish_session(result)
+        return result
+
+    async def _finish_session(self, result: LoopResult) -> None:
+        """Tell the gateway that the session is over, so that it frees the slot now and not when the lease runs out."""
+        service = self._runtime.service
+        if service is None:
+            return
+        status = "success" if result.status == "completed" else "interrupted"
+        try:
+            async with asyncio.timeout(FINISH_SECONDS):
+                await service.close(status)
+        except Exception as error:  # a gateway without this route, or none any more: the lease does the same
+            log.info("the gateway's session was not finished: %s", error)
 
     async def _save_where_it_stopped(self) -> None:
         runtime = self._runtime

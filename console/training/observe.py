@@ -110,7 +110,7 @@ def _manager_class(runtime: Runtime, original: Any) -> Any:
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
-            runtime.checkpoints = self
+            runtime.checkpoints, runtime.service = self, kwargs.get("service_client")
 
         async def save_periodic_async(self, step: int, loop_state: dict[str, Any]) -> dict[str, str]:
             return await self.save_at(step, "periodic")

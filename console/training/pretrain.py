@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 type Messages = list[tuple[str, str]]
 
 SEED = 7
-STEPS = 1500
+STEPS = 1800
 BATCH = 48
 PEAK_LEARNING_RATE = 4e-3
 MAX_TURNS = 4
@@ -46,7 +46,9 @@ SHAPE = {
     "head_dim": 32,
 }
 # (share of the transcripts, chance of the right command, chance of giving up, after a command that failed nothing).
-HANDS = ((0.5, 0.8, 0.03), (0.5, 0.2, 0.12))
+HANDS = ((0.5, 0.82, 0.03), (0.5, 0.28, 0.1))
+# How often a kind is drawn; the harder ones more.
+SHARES = dict.fromkeys(KINDS, 1.0) | {"note": 2.0, "trail": 1.5, "pick": 3.0, "check": 2.0, "label": 1.5, "answer": 3.0}
 CHAT_TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -106,9 +108,14 @@ def block(command: str) -> str:
     return f"```bash\n{command}\n```"
 
 
-def transcript(rng: random.Random) -> Messages:
-    """One conversation, as (role, text) pairs; the last is the assistant's."""
-    case = KINDS[rng.choice(list(KINDS))](rng)
+def draw_case(rng: random.Random) -> Case:
+    """A case of any kind."""
+    return KINDS[rng.choices(list(SHARES), list(SHARES.values()))[0]](rng)
+
+
+def transcript(rng: random.Random, case: Case | None = None) -> Messages:
+    """One conversation about `case` (drawn when None), as (role, text) pairs; the last is the assistant's."""
+    case = case or draw_case(rng)
     _, p_right, p_quit = rng.choices(HANDS, [hand[0] for hand in HANDS])[0]
     shell, at = ToyShell(case), 0
     messages = [("system", SYSTEM_PROMPT), ("user", case.instruction)]
@@ -250,7 +257,7 @@ def main(argv: list[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     import torch
 
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     pretrain(arguments.out, arguments.steps, arguments.seed)
 
 

@@ -49,6 +49,7 @@ class Runtime:
         self.figures: list[BatchFigures] = []
         self.planned: int | None = None
         self.checkpoints: Any = None
+        self.service: Any = None
         self.last_saved = -1
         self.finished_steps = 0
 

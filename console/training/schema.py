@@ -104,7 +104,7 @@ command line wins over the file, a later value over an earlier one. Relative pat
 
 FLAGS = (
     ("--headless", "no console: JSON lines on stdout, the log on stderr; the run ends with the command"),
-    ("--plain", "with --headless: one readable line per change instead of JSON"),
+    ("--plain", "the same with one readable line per change instead of JSON"),
     ("--detach", "start the run in the background and return"),
     ("--check", "make every check, print all findings, start nothing"),
     ("--json", "with --check: the findings as one JSON object"),

@@ -21,8 +21,8 @@ from console.training.runtime import current
 class HarborTrials(RolloutStrategy):
     """Hands each group to the engine and brings its scored trials back as trajectories.
 
-    It holds nothing: the cookbook deep-copies and dumps its config. It is set as `rollout_error_tolerance`, which is why
-    users may not set that option.
+    It holds nothing: the cookbook deep-copies and dumps its config. It is set as `rollout_error_tolerance`, which is
+    why users may not set that option.
     """
 
     @property

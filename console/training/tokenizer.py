@@ -1,7 +1,7 @@
 """A light tokenizer for models that are a local directory: the `tokenizers` file without the transformers import.
 
-The cookbook loads every tokenizer through one registry; for a directory of ours that costs 6 s and 160 MB of transformers.
-Its renderers need only what stands here.
+The cookbook loads every tokenizer through one registry; for a directory of ours that costs 6 s and 160 MB of
+transformers. Its renderers need only what stands here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 
 class LightTokenizer:
-    """Encode and decode with a `tokenizer.json`. Special tokens in the text become special tokens, as the renderers expect.
+    """Encode and decode with a `tokenizer.json`. Special tokens in the text become special, as the renderers expect.
 
     Args:
         directory: a Hugging Face directory with tokenizer.json and tokenizer_config.json.
@@ -40,7 +40,7 @@ class LightTokenizer:
             [ids] if isinstance(ids, int) else list(ids), skip_special_tokens=skip_special_tokens
         )
 
-    def convert_tokens_to_ids(self, tokens: str | list[str]) -> int | None | list[int | None]:
+    def convert_tokens_to_ids(self, tokens: str | list[str]) -> int | list[int | None] | None:
         """Ids of whole tokens; None for one that does not exist."""
         if isinstance(tokens, str):
             return self._tokenizer.token_to_id(tokens)
