@@ -5,6 +5,7 @@ Shapes: B rows, T positions, N = B * T, D hidden size, V vocabulary.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,16 +140,21 @@ class Model:
 
         Returns the last hidden states (B, S, D). Right-padded positions write values that later tokens overwrite.
         """
-        length = ids.shape[1]
+        rows, length = ids.shape
         positions = starts[:, None] + torch.arange(length)
         reach = int(positions.max()) + 1
         at = positions.clamp(max=self.config.context_window - 1)
         cos, sin = self._cos[at][:, :, None], self._sin[at][:, :, None]
-        visible = (torch.arange(reach) <= positions[:, :, None])[:, None]  # (B, 1, S, reach)
+        hidden = torch.arange(reach) > positions[:, :, None]
+        bias = torch.zeros(hidden.shape).masked_fill_(hidden, -math.inf)[:, None]  # (B, 1, S, reach)
+        grouped = (rows, self.config.kv_heads, -1, self.config.head_dim)
 
         def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             keys, values = kv.append(layer, first, positions, k, v, reach)
-            mixed = F.scaled_dot_product_attention(q.transpose(1, 2), keys, values, attn_mask=visible, enable_gqa=True)
+            if length == 1:
+                # The queries that share a key head look at the same positions: they pass as if they were successive.
+                return F.scaled_dot_product_attention(q.reshape(grouped), keys, values, attn_mask=bias)
+            mixed = F.scaled_dot_product_attention(q.transpose(1, 2), keys, values, attn_mask=bias, enable_gqa=True)
             return mixed.transpose(1, 2)
 
         return self._forward(weights, ids, cos, sin, attend)
