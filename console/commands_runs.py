@@ -1,4 +1,4 @@
-"""The commands `runs`, `ctl` and `attach`: what they take, what they print. Each returns its exit code."""
+"""The commands `runs` and `ctl`: what they take, what they print. Each returns its exit code."""
 
 from __future__ import annotations
 
@@ -240,37 +240,3 @@ def _status(run: RunInfo, as_json: bool) -> int:
     else:
         _say("\n".join(status_lines(run.state, view)))
     return 0
-
-
-# --- attach ----------------------------------------
-
-_ATTACH_EPILOG = """\
-RUN is a run's id, its beginning, its name, or its directory; left out, the only live run is meant.
-Leaving the console, or losing the connection, never stops the run.
-
-examples:
-  quarterdeck attach                          the console, on the only live run
-  ssh -t HOST quarterdeck attach              the same from elsewhere
-  quarterdeck attach --headless | jq .        records: launch, step, alarm, done
-  quarterdeck attach RUN --headless --plain   readable lines, no screen
-
-with --headless the exit code is the run's.
-"""
-
-
-@_one_line_errors
-def attach_main(argv: Sequence[str], open_console: Callable[[RunInfo], int]) -> int:
-    """`quarterdeck attach`: the console through `open_console`, or `--headless`."""
-    parser = _parser("attach", "Look at a run: open the console on it, or follow it without a screen.", _ATTACH_EPILOG)
-    parser.add_argument("run", nargs="?", metavar="RUN", help="which run")
-    parser.add_argument("--headless", action="store_true", help="JSON lines on stdout, the log on stderr")
-    parser.add_argument("--plain", action="store_true", help="with --headless: readable lines instead of JSON")
-    args = parser.parse_args(argv)
-    if args.plain and not args.headless:
-        raise UsageError("--plain belongs to --headless: add it")
-    run = find_run(args.run)
-    if not args.headless:
-        return open_console(run)
-    from console.headless import follow_headless
-
-    return follow_headless(run, plain=args.plain)

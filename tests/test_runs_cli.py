@@ -1,4 +1,4 @@
-"""`runs`, `ctl` and `attach --headless` as a shell sees them, on a real engine process."""
+"""`runs`, `ctl` and headless following as a shell sees them, on a real engine process."""
 
 import json
 import os
@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from console.commands_runs import attach_main, ctl_main, runs_main
+from console.commands_runs import ctl_main, runs_main
 from console.control.audit import read_audit
+from console.control.runs import find_run
+from console.headless import follow_headless
 
 ENGINE = Path(__file__).parent / "control" / "small_engine.py"
 
@@ -146,19 +148,14 @@ def test_ctl_and_an_engine_that_hangs(start, capsys):
         os.kill(process.pid, signal.SIGCONT)
 
 
-def test_attach(start, capsys):
+def test_the_only_live_run_is_followed_without_a_name(start, capsys):
     start(steps=3)
-    opened = []
-    assert attach_main([], lambda run: opened.append(run.run_id) or 0) == 0
-    assert opened == ["run-1"]
-    assert attach_main(["--headless"], lambda run: 99) == 0
+    assert follow_headless(find_run()) == 0
     records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [r["type"] for r in records] == ["launch", "step", "step", "step", "done"]
-    assert attach_main(["--plain"], lambda run: 99) == 2
-    assert attach_main(["nobody"], lambda run: 99) == 2
 
 
-@pytest.mark.parametrize("main", [runs_main, ctl_main, lambda argv: attach_main(argv, lambda run: 0)])
+@pytest.mark.parametrize("main", [runs_main, ctl_main])
 def test_help_teaches(main, capsys):
     with pytest.raises(SystemExit) as end:
         main(["--help"])
