@@ -25,14 +25,16 @@ async def test_host_files_environment_and_processes_are_invisible(make_environme
         cat {shlex.quote(str(hidden))} /etc/shadow /etc/hostname /proc/1/root{hidden} /proc/self/cwd/../..{hidden}
         for fd in /proc/*/fd/*; do cat "$fd/{hidden.name}" "$fd/..{hidden}"; ls -d "$fd/../etc/shadow"; done
         ls -a {shlex.quote(str(Path.home()))}/.cache /home /var/lib/dpkg /boot /sys /work; cat /etc/passwd
-        find / -xdev -name {hidden.name} -not -path '/proc/*'
+        find / -xdev -name {hidden.name} -not -path '/proc/*'; ls -A /etc | sed s,^,listed-,
         """
         done = await environment.exec(script, env={"GIVEN": "yes"})
         assert secret not in done.stdout + done.stderr
         assert "600.25" not in done.stdout
         assert os.uname().nodename not in done.stdout.split() and "sandbox" in done.stdout
         assert "GIVEN=yes" in done.stdout  # the probe did look
-        assert "/etc/shadow\n" not in done.stdout
+        assert "/etc/shadow\n" not in done.stdout and "listed-passwd" in done.stdout
+        for name in ("shadow", "gshadow", "machine-id", "ssh", "sudoers", "environment", "fstab"):
+            assert f"listed-{name}\n" not in done.stdout
         assert {line.split(":")[0] for line in done.stdout.splitlines() if line.count(":") == 6} == {"root", "nobody"}
         pids = (await environment.exec("ls -d /proc/[0-9]*")).stdout.split()
         assert len(pids) <= 4  # process 1, the shell, ls
@@ -50,6 +52,12 @@ async def test_programs_are_there_read_only_and_the_rest_is_writable(make_enviro
         "unshare -Ur true 2>/dev/null && echo nested; touch /new /root/x /tmp/x /etc/x && echo private; id -u; pwd"
     )
     assert done.stdout.split() == ["given", "private", "0", "/app"]
+    status = (await environment.exec("cat /proc/self/status")).stdout.splitlines()
+    fields = {line.split(":")[0]: line.split(":")[1].strip() for line in status}
+    system, network, tracing = 1 << 21, 1 << 12, 1 << 19
+    for name in ("CapEff", "CapPrm", "CapBnd", "CapInh"):
+        assert int(fields[name], 16) & (system | network | tracing) == 0
+    assert fields["NoNewPrivs"] == "1"
 
 
 async def test_secrets_stand_on_no_command_line_of_the_host(make_environment, unique):

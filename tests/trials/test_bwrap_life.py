@@ -131,12 +131,12 @@ async def test_a_download_has_a_bound(make_environment, tmp_path, monkeypatch):
 
 async def test_a_dead_sandbox_is_a_sandbox_lost_error(make_environment, processes_naming, unique, wait_until):
     environment = await make_environment()
-    running = asyncio.create_task(environment.exec("sleep 402.5"))
-    await wait_until(lambda: processes_naming(unique))
+    running = [asyncio.create_task(environment.exec(f"touch /tmp/{n}; sleep 402.5")) for n in range(12)]
+    await environment.exec("until [ $(ls /tmp | wc -l) = 12 ]; do sleep 0.01; done", timeout_sec=20)
     for line in processes_naming(unique):
         os.kill(int(line.split()[0]), signal.SIGKILL)
-    with pytest.raises(SandboxLostError):
-        await running
+    results = await asyncio.gather(*running, return_exceptions=True)
+    assert {type(result) for result in results} == {SandboxLostError}
     with pytest.raises(SandboxLostError):
         await environment.exec("true")
     await environment.stop(delete=True)

@@ -51,8 +51,9 @@ class Scripted(BaseAgent):
         try:
             await environment.exec(self.script)
         except asyncio.CancelledError:
-            if not self.stubborn:
-                raise
+            if self.stubborn:
+                await environment.exec(self.script)
+            raise
         if self.error:
             raise type(self.error, (Exception,), {})("said " + "y" * 5000)
 """
@@ -217,6 +218,22 @@ async def test_a_cancelled_trial_is_gone_when_its_caller_knows(pool, spec, make_
     assert {type(result) for result in results} == {asyncio.CancelledError}
     assert not processes_naming(unique)
     assert not list(Path(pool._root_dir).glob("*"))
+
+
+async def test_a_second_cancellation_does_not_leave_the_removal_behind(spec, make_task, unique, processes_naming):
+    from console.trials.drive import drive
+
+    for number in range(4):
+        started = asyncio.Event()
+        run = drive(spec(make_task(f"twice{number}", HANG)), lambda p, s=started: p.phase == "agent" and s.set())
+        running = asyncio.create_task(run)
+        await started.wait()
+        await asyncio.sleep(0.05)
+        while not running.done():  # at every moment of what follows
+            running.cancel()
+            await asyncio.sleep(0.0005 * number)
+        assert not processes_naming(unique)
+        assert (await running).exception_type == "CancelledError"
 
 
 async def test_a_cancelled_trial_still_leaves_its_result(pool, spec, make_task, tmp_path, unique, wait_until):
