@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from console.commands_runs import ctl_main, runs_main
+from console.cli import run as quarterdeck
 from console.control.audit import read_audit
 from console.control.runs import find_run
 from console.headless import follow_headless
@@ -48,15 +48,15 @@ def start(tmp_path):
 
 
 def test_runs_of_nobody_teach(capsys):
-    assert runs_main([]) == 0
+    assert quarterdeck(["runs"]) == 0
     assert "quarterdeck demo" in capsys.readouterr().out
-    assert runs_main(["--json"]) == 0
+    assert quarterdeck(["runs", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
 
 
 def test_runs_json_and_table(start, capsys):
     process, run_dir = start()
-    assert runs_main(["--json"]) == 0
+    assert quarterdeck(["runs", "--json"]) == 0
     (run,) = json.loads(capsys.readouterr().out)
     assert list(run) == ["run_id", "run_dir", "state", "step", "steps", "started", "pid", "socket"]
     assert (run["run_id"], run["run_dir"], run["state"]) == ("run-1", str(run_dir), "live")
@@ -64,22 +64,22 @@ def test_runs_json_and_table(start, capsys):
     assert Path(run["socket"]).is_socket()
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert runs_main([]) == 0
+    assert quarterdeck(["runs"]) == 0
     heading, line = capsys.readouterr().out.splitlines()
     assert heading.split()[:3] == ["RUN", "NAME", "STATE"] and line.split()[:3] == ["run-1", "first", "dead"]
 
 
 def test_ctl_does_a_command_and_audits_it(start, capsys):
     process, run_dir = start()
-    assert ctl_main(["retry", "--reason", "network is back", "--json"]) == 0
+    assert quarterdeck(["ctl", "retry", "--reason", "network is back", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert (result["status"], result["command"], result["text"]) == ("done", "retry", "retry done")
-    assert ctl_main(["run-1", "cancel-group", "g3", "--yes"]) == 0
+    assert quarterdeck(["ctl", "run-1", "cancel-group", "g3", "--yes"]) == 0
     assert capsys.readouterr().out == "done: cancel_group done\n"
-    assert ctl_main([str(run_dir), "cancel-trial", "g3/t5", "--dry-run"]) == 0
+    assert quarterdeck(["ctl", str(run_dir), "cancel-trial", "g3/t5", "--dry-run"]) == 0
     assert capsys.readouterr().out == "dry run: cancel_trial would be done\n"
-    assert ctl_main(["stop-after-step", "--off"]) == 0
-    assert ctl_main(["cancel-group", "g10", "--yes"]) == 1
+    assert quarterdeck(["ctl", "stop-after-step", "--off"]) == 0
+    assert quarterdeck(["ctl", "cancel-group", "g10", "--yes"]) == 1
     assert "refused: there is no group g10" in capsys.readouterr().out
     lines = read_audit(run_dir / "audit.jsonl")
     assert [(x.command, x.args) for x in lines if x.stage == "intent"] == [
@@ -89,43 +89,44 @@ def test_ctl_does_a_command_and_audits_it(start, capsys):
         ("cancel_group", {"group": 9}),
     ]
     assert lines[0].reason == "network is back" and "@" in lines[0].author
-    assert ctl_main(["stop-now", "--yes"]) == 0
+    assert quarterdeck(["ctl", "stop-now", "--yes"]) == 0
     assert process.wait(10) == 0
     capsys.readouterr()
-    assert ctl_main(["run-1", "retry"]) == 2
+    assert quarterdeck(["ctl", "run-1", "retry"]) == 2
     assert "run run-1 is not live (stopped)" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ([], "a command is missing"),
-        (["frob"], "unknown command 'frob'"),
-        (["run-1", "frob"], "unknown command 'frob'"),
-        (["run-1"], "unknown command 'run-1'"),
-        (["cancel-group"], "needs a target: g3"),
-        (["cancel-group", "3"], "is not a group or a trial"),
-        (["cancel-group", "g3/t1"], "takes a group, not a trial: g3"),
-        (["cancel-trial", "g3"], "needs a trial: g3/t1"),
-        (["stop-now", "g3"], "takes no target"),
-        (["retry", "g1", "g2"], "one target at a time"),
-        (["retry", "--off"], "--off belongs to stop-after-step"),
-        (["stop-now"], "the current step is lost: add --yes"),
-        (["nobody", "retry"], "no run 'nobody'"),
-        (["retry", "--frob"], "unrecognized arguments: --frob"),
-    ],
-)
-def test_ctl_misuse_is_one_line_and_does_nothing(start, capsys, monkeypatch, words, says):
+MISUSE = [
+    ([], "a command is missing"),
+    (["frob"], "unknown command 'frob'"),
+    (["run-1", "frob"], "unknown command 'frob'"),
+    (["run-1"], "unknown command 'run-1'"),
+    (["cancel-group"], "needs a target: g3"),
+    (["cancel-group", "3"], "is not a group or a trial"),
+    (["cancel-group", "g3/t1"], "takes a group, not a trial: g3"),
+    (["cancel-trial", "g3"], "needs a trial: g3/t1"),
+    (["stop-now", "g3"], "takes no target"),
+    (["retry", "g1", "g2"], "one target at a time"),
+    (["retry", "--off"], "--off belongs to stop-after-step"),
+    (["stop-now"], "the current step is lost: add --yes"),
+    (["nobody", "retry"], "no run 'nobody'"),
+    (["retry", "--frob"], "unrecognized arguments: --frob"),
+]
+
+
+def test_ctl_misuse_is_one_line_and_does_nothing(start, capsys):
     _, run_dir = start()
-    assert ctl_main(words) == 2
-    captured = capsys.readouterr()
-    assert captured.out == "" and captured.err.count("\n") == 1 and says in captured.err
+    for words, says in MISUSE:
+        assert quarterdeck(["ctl", *words]) == 2, words
+        captured = capsys.readouterr()
+        assert captured.out == "" and captured.err.count("\n") == 1 and says in captured.err
     assert read_audit(run_dir / "audit.jsonl") == []
 
 
 def test_ctl_status(start, capsys):
-    start("--no-socket", steps=2)
-    assert ctl_main(["run-1", "status", "--json"]) == 0
+    process, _ = start("--no-socket", steps=2)
+    assert process.wait(20) == 0
+    assert quarterdeck(["ctl", "run-1", "status", "--json"]) == 0
     status = json.loads(capsys.readouterr().out)
     assert (status["run_id"], status["steps"], status["gateway"]) == (
         "run-1",
@@ -133,7 +134,7 @@ def test_ctl_status(start, capsys):
         {"reachable": None, "latency_ms": None},
     )
     assert status["last_step"]["type"] == "step" and status["last_step"]["entropy"] is None
-    assert ctl_main(["run-1", "status"]) == 0
+    assert quarterdeck(["ctl", "run-1", "status"]) == 0
     out = capsys.readouterr().out
     assert "run      first (run-1)" in out and "reward   0." in out and "\x1b" not in out
 
@@ -142,7 +143,7 @@ def test_ctl_and_an_engine_that_hangs(start, capsys):
     process, _ = start()
     os.kill(process.pid, signal.SIGSTOP)
     try:
-        assert ctl_main(["retry", "--timeout", "0.3"]) == 2
+        assert quarterdeck(["ctl", "retry", "--timeout", "0.3"]) == 2
         assert "gave no answer within 0.3 s" in capsys.readouterr().err
     finally:
         os.kill(process.pid, signal.SIGCONT)
@@ -155,16 +156,16 @@ def test_the_only_live_run_is_followed_without_a_name(start, capsys):
     assert [r["type"] for r in records] == ["launch", "step", "step", "step", "done"]
 
 
-@pytest.mark.parametrize("main", [runs_main, ctl_main])
-def test_help_teaches(main, capsys):
+@pytest.mark.parametrize("name", ["runs", "ctl"])
+def test_help_teaches(name, capsys):
     with pytest.raises(SystemExit) as end:
-        main(["--help"])
+        quarterdeck([name, "--help"])
     assert end.value.code == 0 and "examples:" in capsys.readouterr().out
 
 
 def test_nothing_heavy_is_imported():
     code = (
-        "import sys, console.commands_runs, console.headless\n"
+        "import sys, console.cli, console.commands.ctl, console.headless\n"
         "print([m for m in ('textual', 'tinker', 'harbor', 'torch', 'pydantic', 'httpx') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"

@@ -1,130 +1,23 @@
-"""The commands `runs` and `ctl`: what they take, what they print. Each returns its exit code."""
+"""`quarterdeck ctl`: the console's actions for a script, and the state of a run in a few lines."""
 
 from __future__ import annotations
 
 import argparse
-import functools
 import json
-import os
 import sys
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
-from typing import Any, NoReturn
+from collections.abc import Sequence
 
+from console.commands.parsing import Parser, say
+from console.commands.runs import run_record
 from console.control.client import new_command, send_command
 from console.control.commands import COMMANDS, Command, CommandSpec, parse_target
-from console.control.runs import RunInfo, find_run, list_runs, load_view
-from console.errors import ControlError, QuarterdeckError, UsageError
+from console.control.runs import RunInfo, find_run, load_view
+from console.errors import ControlError, UsageError
 from console.headless.status import status_lines, status_record
 from console.state.sanitize import sanitize
 
 EXIT_REFUSED = 1
 _NAMES = {name.replace("_", "-"): spec for name, spec in COMMANDS.items()}
-
-
-class _Parser(argparse.ArgumentParser):
-    """Complains in one line, as every command does."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}: see `{self.prog} --help`")
-
-
-def _one_line_errors(command: Callable[..., int]) -> Callable[..., int]:
-    @functools.wraps(command)
-    def run(*args: Any, **kwargs: Any) -> int:
-        try:
-            return command(*args, **kwargs)
-        except QuarterdeckError as error:
-            sys.stderr.write(f"quarterdeck: error: {error}\n")
-            return error.exit_code
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 129
-
-    return run
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
-
-
-def _parser(name: str, description: str, epilog: str) -> _Parser:
-    return _Parser(
-        prog=f"quarterdeck {name}",
-        description=description,
-        epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-
-
-# --- runs ----------------------------------------
-
-_RUNS_EPILOG = """\
-states:
-  live      its engine runs        finished  it ended by itself
-  stopped   ended by the operator or by policy      failed  ended by an error
-  dead      its engine died without a word; the journal is intact up to there
-  gone      its directory was removed (only with --all)
-
-examples:
-  quarterdeck runs                        what is there, newest first
-  quarterdeck runs --json | jq '.[] | select(.state == "live") | .run_id'
-  quarterdeck attach                      open the console on the only live run
-  quarterdeck replay RUN_DIR              look at one that is over
-"""
-
-_NO_RUNS = """\
-No runs yet. Start one:
-  quarterdeck demo                 the whole chain on this machine
-  quarterdeck train FILE.toml      your tasks, your gateway"""
-
-
-@_one_line_errors
-def runs_main(argv: Sequence[str]) -> int:
-    """`quarterdeck runs`. Exit code 0, 2 for bad usage."""
-    parser = _parser("runs", "List your runs on this machine.", _RUNS_EPILOG)
-    parser.add_argument("--json", action="store_true", help="a JSON list: run_id, run_dir, state, step, steps, ...")
-    parser.add_argument("--all", action="store_true", help="also runs whose directory is gone")
-    args = parser.parse_args(argv)
-    runs = list_runs(missing=args.all)
-    if args.json:
-        _say(json.dumps([run_record(run) for run in runs], indent=2))
-    elif not runs:
-        _say(_NO_RUNS)
-    else:
-        _say("\n".join(_table(runs)))
-    return 0
-
-
-def run_record(run: RunInfo) -> dict[str, Any]:
-    """A run as `runs --json` lists it; `started` in Unix seconds; null what is not known."""
-    return {
-        "run_id": run.run_id,
-        "run_dir": run.run_dir,
-        "state": run.state,
-        "step": run.step,
-        "steps": run.steps,
-        "started": run.started,
-        "pid": run.pid,
-        "socket": run.socket,
-    }
-
-
-def _table(runs: list[RunInfo]) -> list[str]:
-    rows = [("RUN", "NAME", "STATE", "STEPS", "STARTED", "DIRECTORY")]
-    for run in runs:
-        started = datetime.fromtimestamp(run.started, UTC).strftime("%Y-%m-%d %H:%MZ") if run.started else "--"
-        done = "--" if run.steps_done is None else str(run.steps_done)
-        steps = f"{done}/{'--' if run.steps is None else run.steps}"
-        row = (run.run_id, run.name or "--", run.state, steps, started, run.run_dir)
-        rows.append(tuple(sanitize(cell, 200) for cell in row))  # type: ignore[arg-type]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
-    return ["  ".join([*(cell.ljust(w) for cell, w in zip(row, widths)), row[-1]]) for row in rows]
-
-
-# --- ctl ----------------------------------------
 
 
 def _ctl_epilog() -> str:
@@ -155,10 +48,9 @@ def _ctl_epilog() -> str:
     )
 
 
-@_one_line_errors
 def ctl_main(argv: Sequence[str]) -> int:
     """`quarterdeck ctl`. Exit code 0 done, 1 refused, 2 bad usage or no answer."""
-    parser = _parser("ctl", "Ask a running run for something, from a script or another terminal.", _ctl_epilog())
+    parser = Parser("ctl", "Ask a running run for something, from a script or another terminal.", _ctl_epilog())
     parser.add_argument("words", nargs="*", metavar="[RUN] COMMAND [TARGET]", help="see below")
     parser.add_argument("--reason", default="", help="why; kept in the run's journal and audit file")
     parser.add_argument("--dry-run", action="store_true", help="say what would happen, and do nothing")
@@ -179,9 +71,9 @@ def ctl_main(argv: Sequence[str]) -> int:
     result = send_command(run.socket, command, args.timeout, run=run.run_id)
     if args.json:
         record = {"v": 1, "type": "result", "run_id": run.run_id, "command": command.command, "args": command.args}
-        _say(json.dumps({**record, "id": result.id, "status": result.status, "text": sanitize(result.text)}))
+        say(json.dumps({**record, "id": result.id, "status": result.status, "text": sanitize(result.text)}))
     else:
-        _say(f"{result.status.replace('_', ' ')}: {sanitize(result.text)}")
+        say(f"{result.status.replace('_', ' ')}: {sanitize(result.text)}")
     return EXIT_REFUSED if result.status == "refused" else 0
 
 
@@ -236,7 +128,7 @@ def _confirm(name: str, target: str | None, spec: CommandSpec, run: RunInfo) -> 
 def _status(run: RunInfo, as_json: bool) -> int:
     view = load_view(run)
     if as_json:
-        _say(json.dumps({**run_record(run), **status_record(view)}))
+        say(json.dumps({**run_record(run), **status_record(view)}))
     else:
-        _say("\n".join(status_lines(run.state, view)))
+        say("\n".join(status_lines(run.state, view)))
     return 0

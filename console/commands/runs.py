@@ -1,0 +1,73 @@
+"""`quarterdeck runs`: the runs of this user on this machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from console.commands.parsing import Parser, say
+from console.control.runs import RunInfo, list_runs
+from console.state.sanitize import sanitize
+
+_RUNS_EPILOG = """\
+states:
+  live      its engine runs        finished  it ended by itself
+  stopped   ended by the operator or by policy      failed  ended by an error
+  dead      its engine died without a word; the journal is intact up to there
+  gone      its directory was removed (only with --all)
+
+examples:
+  quarterdeck runs                        what is there, newest first
+  quarterdeck runs --json | jq '.[] | select(.state == "live") | .run_id'
+  quarterdeck attach                      open the console on the only live run
+  quarterdeck replay RUN_DIR              look at one that is over
+"""
+
+_NO_RUNS = """\
+No runs yet. Start one:
+  quarterdeck demo                 the whole chain on this machine
+  quarterdeck train FILE.toml      your tasks, your gateway"""
+
+
+def runs_main(argv: Sequence[str]) -> int:
+    """`quarterdeck runs`. Exit code 0, 2 for bad usage."""
+    parser = Parser("runs", "List your runs on this machine.", _RUNS_EPILOG)
+    parser.add_argument("--json", action="store_true", help="a JSON list: run_id, run_dir, state, step, steps, ...")
+    parser.add_argument("--all", action="store_true", help="also runs whose directory is gone")
+    args = parser.parse_args(argv)
+    runs = list_runs(missing=args.all)
+    if args.json:
+        say(json.dumps([run_record(run) for run in runs], indent=2))
+    elif not runs:
+        say(_NO_RUNS)
+    else:
+        say("\n".join(_table(runs)))
+    return 0
+
+
+def run_record(run: RunInfo) -> dict[str, Any]:
+    """A run as `runs --json` lists it; `started` in Unix seconds; null what is not known."""
+    return {
+        "run_id": run.run_id,
+        "run_dir": run.run_dir,
+        "state": run.state,
+        "step": run.step,
+        "steps": run.steps,
+        "started": run.started,
+        "pid": run.pid,
+        "socket": run.socket,
+    }
+
+
+def _table(runs: list[RunInfo]) -> list[str]:
+    rows = [("RUN", "NAME", "STATE", "STEPS", "STARTED", "DIRECTORY")]
+    for run in runs:
+        started = datetime.fromtimestamp(run.started, UTC).strftime("%Y-%m-%d %H:%MZ") if run.started else "--"
+        done = "--" if run.steps_done is None else str(run.steps_done)
+        steps = f"{done}/{'--' if run.steps is None else run.steps}"
+        row = (run.run_id, run.name or "--", run.state, steps, started, run.run_dir)
+        rows.append(tuple(sanitize(cell, 200) for cell in row))  # type: ignore[arg-type]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
+    return ["  ".join([*(cell.ljust(w) for cell, w in zip(row, widths)), row[-1]]) for row in rows]
