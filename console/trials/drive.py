@@ -78,7 +78,7 @@ class _Watch:
             self.enter("setup")
             await setup(*args, **kwargs)
 
-        trial.agent.setup = watched  # type: ignore[method-assign]
+        trial.agent.setup = watched
 
     def _wrap_stop(self, trial: Trial) -> None:
         """The removal runs once, to its end, and its failure is reported apart: it would void a good trial."""
@@ -99,7 +99,7 @@ class _Watch:
                 self._stop = asyncio.create_task(stop_once(delete))
             await asyncio.shield(self._stop)
 
-        environment.stop = watched  # type: ignore[method-assign]
+        environment.stop = watched
 
     async def settle(self) -> None:
         """Wait for the removal, which a second cancellation may have left in the background."""

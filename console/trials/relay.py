@@ -70,18 +70,18 @@ class Relay:
         task = asyncio.current_task()
         assert task is not None
         self._carrying.add(task)
-        far_writer: asyncio.StreamWriter | None = None
+        ends = [writer]
         try:
             dial = asyncio.open_connection(self._target.host, self._target.port)
             far_reader, far_writer = await asyncio.wait_for(dial, _DIAL_LIMIT)
+            ends.append(far_writer)
             await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
         except (OSError, TimeoutError):
             pass  # closing below is how the client inside learns of it
         finally:
             self._carrying.discard(task)
-            for end in (writer, far_writer):
-                if end is not None:
-                    end.close()
+            for end in ends:
+                end.close()
 
     def stop(self) -> None:
         """Close the listener and every connection."""

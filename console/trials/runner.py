@@ -68,9 +68,8 @@ class Runner:
 
     def _take(self, message: StartTrial | CancelTrial) -> None:
         if isinstance(message, StartTrial):
-            task = asyncio.create_task(self._run(message))
-            self._trials[message.key] = task
-            task.add_done_callback(lambda _: self._trials.pop(message.key, None))
+            started = self._trials[message.key] = asyncio.create_task(self._run(message))
+            started.add_done_callback(lambda _: self._trials.pop(message.key, None))
         elif (task := self._trials.get(message.key)) is not None:
             canceller = asyncio.create_task(_cancel(task))
             self._cancelling.add(canceller)

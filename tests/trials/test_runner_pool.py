@@ -194,7 +194,7 @@ async def test_an_agent_that_raises_is_reported_by_name(pool, spec, make_task):
 async def test_an_agent_that_swallows_its_cancellation_ends_all_the_same(
     pool, spec, make_task, unique, processes_naming
 ):
-    started = asyncio.Event()
+    started, runner = asyncio.Event(), pool.pid
     agent = scripted(script=HANG, stubborn=True)
     run = pool.run(spec(make_task("stubborn"), agent=agent), lambda p: p.phase == "agent" and started.set())
     running = asyncio.create_task(run)
@@ -202,7 +202,7 @@ async def test_an_agent_that_swallows_its_cancellation_ends_all_the_same(
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert not processes_naming(unique)
+    assert not processes_naming(unique) and pool.pid == runner  # insisted upon, not killed
 
 
 async def test_a_cancelled_trial_is_gone_when_its_caller_knows(pool, spec, make_task, unique, processes_naming):
