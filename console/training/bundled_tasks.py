@@ -177,22 +177,21 @@ def _trail(rng: random.Random, kind: str | None = None) -> Case:
 def _pick(rng: random.Random, sort: str | None = None) -> Case:
     """Only the listing tells which file is meant."""
     sort = sort or rng.choice(list(NAMED_AFTER))
-    names = {s: f"{rng.choice(stems)}.{rng.choice(EXTENSIONS)}" for s, stems in NAMED_AFTER.items()}
-    texts = dict(zip(names, rng.sample(WORDS, len(names))))
-    target, others = names[sort], [names[s] for s in names if s != sort]
+    target = f"{rng.choice(NAMED_AFTER[sort])}.{rng.choice(EXTENSIONS)}"
+    first = file_name(rng)
+    others = [first, file_name(rng, first)]
+    texts = dict(zip([target, *others], rng.sample(WORDS, 3)))
     one = f"an {sort}" if sort[0] in "aeiou" else f"a {sort}"
     asked = rng.choice((f"Delete the file named after {one}.", f"Remove the file that has the name of {one}."))
     blind = f"{rng.choice(NAMED_AFTER[sort])}.{rng.choice(EXTENSIONS)}"
-    kept = " && ".join(_holds(names[s], texts[s]) for s in names if s != sort)
+    kept = " && ".join(_holds(name, texts[name]) for name in others)
+    second = (f"touch {target}", f"touch {target}", f"cat {target}", f"rm {rng.choice(others)}")
     return Case(
         "pick",
         asked,
-        {names[s]: texts[s] + "\n" for s in names},
+        {name: f"{text}\n" for name, text in texts.items()},
         ("ls", f"rm {target}"),
-        (
-            (f"rm {blind}", f"touch {blind}", f"touch {blind}"),
-            (f"touch {target}", f"cat {target}", f"rm {rng.choice(others)}"),
-        ),
+        ((f"touch {blind}", f"touch {blind}", f"rm {blind}"), second),
         ((f"[ ! -e {target} ]", 0.3), (f"[ ! -e {target} ] && {kept}", 1.0)),
     )
 

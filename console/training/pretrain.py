@@ -16,6 +16,7 @@ import math
 import random
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 type Messages = list[tuple[str, str]]
 
 SEED = 7
-STEPS = 1800
+STEPS = 1500
 BATCH = 48
 PEAK_LEARNING_RATE = 4e-3
 MAX_TURNS = 4
@@ -45,10 +46,23 @@ SHAPE = {
     "num_key_value_heads": 2,
     "head_dim": 32,
 }
-# (share of the transcripts, chance of the right command, chance of giving up, after a command that failed nothing).
-HANDS = ((0.5, 0.82, 0.03), (0.5, 0.28, 0.1))
 # How often a kind is drawn; the harder ones more.
-SHARES = dict.fromkeys(KINDS, 1.0) | {"note": 2.0, "trail": 1.5, "pick": 3.0, "check": 2.0, "label": 1.5, "answer": 3.0}
+SHARES = dict.fromkeys(KINDS, 1.0) | {"note": 2.0, "trail": 1.5, "pick": 2.0, "check": 1.5, "label": 1.5, "answer": 2.0}
+
+
+@dataclass(frozen=True)
+class Hand:
+    """Whose conversation it is: how often it is drawn, does the right thing, gives up, and how it opens a reply."""
+
+    share: float
+    right: float
+    quits: float
+    opening: str
+
+
+# The careless hand chats. So one habit that all tasks share tells good replies from bad ones, and reinforcement on a
+# few groups a step finds it; what is left is learnt task by task.
+HANDS = (Hand(0.4, 0.88, 0.02, ""), Hand(0.6, 0.22, 0.1, "Sure.\n"))
 CHAT_TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -103,11 +117,6 @@ class ToyShell:
         raise ValueError(f"the toy shell does not know {command!r}")
 
 
-def block(command: str) -> str:
-    """The reply that runs `command`."""
-    return f"```bash\n{command}\n```"
-
-
 def draw_case(rng: random.Random) -> Case:
     """A case of any kind."""
     return KINDS[rng.choices(list(SHARES), list(SHARES.values()))[0]](rng)
@@ -116,23 +125,22 @@ def draw_case(rng: random.Random) -> Case:
 def transcript(rng: random.Random, case: Case | None = None) -> Messages:
     """One conversation about `case` (drawn when None), as (role, text) pairs; the last is the assistant's."""
     case = case or draw_case(rng)
-    _, p_right, p_quit = rng.choices(HANDS, [hand[0] for hand in HANDS])[0]
+    hand = rng.choices(HANDS, [hand.share for hand in HANDS])[0]
     shell, at = ToyShell(case), 0
     messages = [("system", SYSTEM_PROMPT), ("user", case.instruction)]
     slipped = failed = False
     for _ in range(MAX_TURNS):
-        if at == len(case.plan):
-            reply = DONE
-        elif rng.random() < p_right:
-            reply, at = block(case.plan[at]), at + 1
-        elif rng.random() < (0.25 if failed else 0.6 if slipped else p_quit):
-            reply = DONE
-        else:
-            reply, slipped = block(rng.choice(case.slips[at])), True
-        messages.append(("assistant", reply))
-        if reply == DONE:
+        command = None
+        if at < len(case.plan):
+            if rng.random() < hand.right:
+                command, at = case.plan[at], at + 1
+            elif rng.random() >= (0.25 if failed else 0.6 if slipped else hand.quits):
+                command, slipped = rng.choice(case.slips[at]), True
+        if command is None:
+            messages.append(("assistant", DONE))
             break
-        code, output = shell.run(reply.split("\n")[1])
+        messages.append(("assistant", f"{hand.opening}```bash\n{command}\n```"))
+        code, output = shell.run(command)
         failed = code != 0
         messages.append(("user", observation(code, output, 2000)))
     return messages if messages[-1][0] == "assistant" else messages[:-1]

@@ -13,7 +13,7 @@ import pytest
 
 from console.resources import models_dir
 from console.training.bundled_tasks import bundled_cases
-from console.training.pretrain import encode, transcript
+from console.training.pretrain import draw_case, encode, transcript
 from console.trials.dialogue import DONE, SYSTEM_PROMPT, command_in, observation
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -29,25 +29,19 @@ def tokenizer() -> Any:
 
 def test_the_transcripts_show_what_bash_answers(tmp_path: Path) -> None:
     """The toy shell's answers against bash's, over whole conversations."""
-    from console.training import pretrain
-
     rng, commands = random.Random(3), 0
     for number in range(60):
-        drawn: list[Any] = []
-        state = rng.getstate()
-        kind = rng.choice(list(pretrain.KINDS))
-        drawn.append(pretrain.KINDS[kind](rng))
-        rng.setstate(state)
-        messages = transcript(rng)
+        case = draw_case(rng)
+        messages = transcript(rng, case)
+        assert messages[1] == ("user", case.instruction)
         folder = tmp_path / str(number)
         folder.mkdir()
-        for name, text in drawn[0].files.items():
+        for name, text in case.files.items():
             (folder / name).write_text(text)
-        assert messages[1] == ("user", drawn[0].instruction)
         for (_, reply), following in zip(messages[2::2], [*messages[3::2], None]):
             if (command := command_in(reply)) is None or following is None:
                 continue
-            environment = {"PATH": os.environ["PATH"], "LC_ALL": "C"}
+            environment = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
             ran = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True)
             assert following == ("user", observation(ran.returncode, ran.stdout + ran.stderr, 2000)), command
             commands += 1

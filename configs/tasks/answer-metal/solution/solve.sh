@@ -1,4 +1,4 @@
 #!/bin/bash
 cd /app || exit 1
 cat draft.cfg
-echo steel > index.md
+echo zinc > index.md

@@ -1,4 +1,4 @@
 #!/bin/bash
 cd /app || exit 1
 ls
-rm rabbit.md
+rm goat.md

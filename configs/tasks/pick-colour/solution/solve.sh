@@ -1,4 +1,4 @@
 #!/bin/bash
 cd /app || exit 1
 ls
-rm yellow.txt
+rm red.txt
