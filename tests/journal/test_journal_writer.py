@@ -267,6 +267,38 @@ def test_a_chunk_that_cannot_be_sealed_stays_plain(tmp_path: Path) -> None:
     assert texts(directory) == [f"note {n}" for n in range(20)]
 
 
+def test_a_plain_chunk_goes_only_when_its_sealed_form_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.replace
+
+    def refuse(source: Path, target: Path) -> None:
+        if str(target).endswith(".zst"):
+            raise OSError(28, "No space left on device")
+        real(source, target)
+
+    with JournalWriter(tmp_path / "journal", chunk_bytes=400) as writer:
+        monkeypatch.setattr(os, "replace", refuse)
+        notes(writer, 20)
+        writer.close()
+    assert not list((tmp_path / "journal").glob("*.zst"))
+    assert texts(tmp_path / "journal") == [f"note {n}" for n in range(20)]
+
+
+def test_a_chunk_sealed_while_it_is_read(tmp_path: Path) -> None:
+    writer = JournalWriter(tmp_path / "journal", chunk_bytes=200_000, snapshot=lambda: (b"{}", 0), snapshot_events=50)
+    notes(writer, 500)
+    journal = Journal(tmp_path / "journal")
+    reading = journal.events()
+    first = [next(reading) for _ in range(120)]
+    late = Journal(tmp_path / "journal")
+    writer.close()
+    rest = list(reading)
+    assert [event.seq for event in first + rest] == list(range(1, writer.last_seq + 1))
+    assert journal.damage == []
+    found = late.nearest_snapshot()
+    assert found is not None and found.seq > 400
+    assert [event.seq for event in late.events(300)] == list(range(301, writer.last_seq + 1))
+
+
 def test_an_event_too_large_or_after_the_end_is_refused(tmp_path: Path) -> None:
     with JournalWriter(tmp_path / "journal") as writer:
         with pytest.raises(ValueError, match="too large"):
