@@ -13,6 +13,7 @@ from pathlib import Path
 
 from console.control.audit import AuditLog
 from console.control.dispatch import CommandDispatcher, CommandHandler
+from console.control.past import PastLines
 from console.control.server import ControlServer
 from console.journal import events as ev
 from console.journal.reader import Journal
@@ -47,6 +48,8 @@ class Board:
 
             self.view = RunRecord(run_dir).view_at_end()
         self._journal = JournalWriter(journal_dir, snapshot=self._snapshot)
+        for event in Journal(journal_dir).events(self.view.state.seq):
+            apply(self.view, event)  # what the writer did to a torn tail when it opened the journal
         self._audit = AuditLog(run_dir / "audit.jsonl")
         self.dispatcher = CommandDispatcher(self.emit, self._audit, handler)
         self.server = ControlServer(
@@ -54,7 +57,7 @@ class Board:
             run_id=run_id,
             run_dir=run_dir,
             view=lambda: self.view,
-            past=lambda after: Journal(journal_dir).lines(after),
+            past=PastLines(journal_dir),
             dispatcher=self.dispatcher,
         )
         self._journal.subscribe(self._written)

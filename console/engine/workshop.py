@@ -22,7 +22,7 @@ from console.journal import events as ev
 from console.outcomes.rules import RewardPolicy, classify
 from console.resources import models_dir
 from console.training.options import RunOptions
-from console.training.setup import import_heavy, make_renderer, register_local_tokenizer
+from console.training.setup import import_heavy, make_renderer, register_bundled_tokenizers, register_local_tokenizer
 from console.training.trial_config import load_trial_config, substitute
 from console.training.trial_run import FailurePolicy, Totals, TrialContext
 
@@ -77,6 +77,7 @@ class Workshop:
         starting = [asyncio.ensure_future(self._pool.start()), asyncio.ensure_future(self._start_gateway())]
         try:
             await asyncio.to_thread(import_heavy)
+            register_bundled_tokenizers()
             for task in starting:
                 await task
         except BaseException:

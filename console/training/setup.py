@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from console.errors import UsageError
+from console.resources import models_dir
+
+BUNDLED_OWNER = "quarterdeck"
 
 
 def import_heavy() -> None:
@@ -18,6 +21,13 @@ def import_heavy() -> None:
     import console.training.strategy  # noqa: F401
 
     torch.set_num_threads(1)
+
+
+def register_bundled_tokenizers() -> None:
+    """Make the cookbook know the tokenizers of the bundled models, by the names that gateways of ours give them."""
+    for directory in sorted(models_dir().iterdir()):
+        if (directory / "tokenizer.json").is_file():
+            register_local_tokenizer(f"{BUNDLED_OWNER}/{directory.name}", directory)
 
 
 def register_local_tokenizer(model_name: str, model_dir: Path) -> None:
@@ -44,7 +54,11 @@ def make_renderer(model_name: str, renderer_name: str | None) -> Any:
             renderer_name = model_info.get_recommended_renderer_name(model_name)
         except Exception:
             raise UsageError(f"config.renderer_name: the cookbook recommends none for {model_name}; name one") from None
-    tokenizer = get_tokenizer(model_name)
+    try:
+        tokenizer = get_tokenizer(model_name)
+    except Exception as error:
+        reason = " ".join(str(error).split())[:160]
+        raise UsageError(f"config.model_name={model_name}: its tokenizer cannot be loaded: {reason}") from None
     try:
         return get_renderer(renderer_name, tokenizer, model_name=model_name)
     except (ValueError, KeyError, AssertionError) as error:

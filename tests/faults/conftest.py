@@ -75,9 +75,7 @@ def run_engine(embedded_gateway: str, tmp_path: Path, monkeypatch: pytest.Monkey
     ) -> Run:  # fmt: skip
         from console.engine.supervisor import Engine
         from console.training.options import parse
-        from console.training.setup import register_local_tokenizer
 
-        await asyncio.to_thread(register_local_tokenizer, MODEL_NAME, MODEL_DIR)
         run_dir = run_dir or tmp_path / "run"
         run_dir.mkdir(exist_ok=True)
         words = [
