@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import time
@@ -18,20 +17,22 @@ from console.journal import events as ev
 from console.journal.encoding import encode_readable
 from console.journal.layout import (
     LINE_LIMIT,
-    LOCK_FILE,
     PLAIN,
     ROWS_FILE,
     JournalWriteError,
     chunk_name,
     list_chunks,
 )
+from console.journal.lock import take_lock
 from console.journal.reader import Journal
 from console.journal.rows import RowsFile, encode_row, write_rows
 from console.journal.scan import ROW_TYPES
+from console.journal.sealed import sync_directory
 from console.journal.sealer import Sealer
 
 CHUNK_BYTES = 16 << 20
 SNAPSHOT_EVENTS = 5_000
+FLUSH_SECONDS = 5.0
 SNAPSHOT_SHARE = 3
 """Events between two snapshots take at least this many times a snapshot's bytes."""
 
@@ -95,12 +96,15 @@ class JournalWriter:
         self._rows_fd = -1
         self._first_seq = 0
         self._size = 0
+        self._new_name = False
         self._torn = False
         self._repaired = 0
+        self._flushed = 0.0
+        self._synced_seq = 0
         self._events_since = self._bytes_since = 0
         self._snapshot_bytes = 0
         self._snapshot_due = False
-        self._lock = _take_lock(self.directory)
+        self._lock = take_lock(self.directory)
         try:
             self._sealer = Sealer(self.directory)
             self._resume()
@@ -164,6 +168,7 @@ class JournalWriter:
         self._fd = _open_append(path)
         self._first_seq = first_seq
         self._size = os.fstat(self._fd).st_size
+        self._new_name = self._size == 0
 
     # --- writing ---
 
@@ -252,7 +257,7 @@ class JournalWriter:
             raise JournalWriteError(f"{self.directory}: cannot begin a chunk ({error.strerror})") from error
 
     def _rotate(self) -> None:
-        self.sync()
+        # No sync here, it can take long: the sealed form is on the disk before this one goes.
         os.close(self._fd)
         self._fd = -1
         self._sealer.put(self._first_seq)
@@ -294,12 +299,30 @@ class JournalWriter:
         self._events_since = self._bytes_since = 0
         self._snapshot_due = False
 
+    def flush(self) -> None:
+        """To be called about once a second: bounds what a power failure can take.
+
+        What was written more than `FLUSH_SECONDS` ago goes to the disk, in the background. Raises JournalWriteError.
+        """
+        now = time.monotonic()
+        if self._fd < 0 or self._synced_seq == self.last_seq or now - self._flushed < FLUSH_SECONDS:
+            return
+        self._flushed, self._synced_seq = now, self.last_seq
+        try:
+            self._sealer.sync(self._fd)
+        except OSError as error:
+            raise JournalWriteError(f"{self.directory}: cannot be synced ({error.strerror})") from error
+
     def sync(self) -> None:
-        """Put what was written on the disk. Raises JournalWriteError."""
+        """Put what was written on the disk now. Raises JournalWriteError."""
         if self._fd < 0:
             return
+        self._synced_seq = self.last_seq
         try:
             os.fdatasync(self._fd)
+            if self._new_name:
+                sync_directory(self.directory)
+                self._new_name = False
         except OSError as error:
             raise JournalWriteError(f"{self.directory}: the disk failed ({error.strerror})") from error
 
@@ -363,30 +386,6 @@ class JournalWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _take_lock(directory: Path) -> int:
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        directory.chmod(0o700)
-        fd = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise UsageError(f"{directory}: cannot be written ({error.strerror}); choose another run directory") from error
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, b"%d\n" % os.getpid(), 0)
-    except BlockingIOError:
-        holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
-        os.close(fd)
-        raise UsageError(
-            f"{directory.parent}: the run is live, process {holder or 'unknown'} writes its journal; "
-            "attach to it, or stop it first"
-        ) from None
-    except OSError as error:
-        os.close(fd)
-        raise UsageError(f"{directory}: cannot be locked ({error.strerror}); choose a local file system") from error
-    return fd
 
 
 def _open_append(path: Path) -> int:

@@ -149,6 +149,21 @@ def test_durable_events_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert syncs(ev.RunFinished(status="completed", exit_code=0))
 
 
+def test_a_flush_syncs_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    real = os.fdatasync
+    monkeypatch.setattr(os, "fdatasync", lambda fd: (synced.append(os.fstat(fd).st_size), real(fd)))
+    monkeypatch.setattr("console.journal.writer.FLUSH_SECONDS", 0.0)
+    with JournalWriter(tmp_path / "journal", chunk_bytes=1 << 20) as writer:
+        for number in range(3):
+            notes(writer, number)
+            writer.flush()
+            writer.flush()
+        size = sum(path.stat().st_size for path in (tmp_path / "journal").glob("0*.jsonl"))
+        writer.close(seal=False)
+    assert len(synced) == 3 and synced[-2:] == [size, size], "after 1 and 3 notes, and at the end"
+
+
 @pytest.mark.parametrize("tail", [b'{"type":"note","seq":4,"ts":', b"\0" * 5000, b'{"type":"note","seq":4,"ts":1.0}'])
 def test_a_torn_tail_is_cut_and_told(tmp_path: Path, tail: bytes) -> None:
     directory = tmp_path / "journal"
