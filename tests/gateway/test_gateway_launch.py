@@ -99,7 +99,9 @@ def test_bad_command_lines_are_one_line_and_exit_2(
             assert out == "" and err.count("\n") == 1 and complaint in err, err
 
 
-@pytest.mark.parametrize("arguments", [[], ["--model", "x", "--port", "70000"], ["--model", "x", "--lease", "nan"]])
+@pytest.mark.parametrize(
+    "arguments", [["--threads", "0"], ["--model", "x", "--port", "70000"], ["--model", "x", "--lease", "nan"]]
+)
 def test_bad_options_exit_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(arguments)

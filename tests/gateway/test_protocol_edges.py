@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,10 @@ import httpx
 import numpy as np
 import pytest
 import zstandard
+
+from console.gateway.embedded.futures import Futures
+from console.gateway.embedded.problems import RequestProblem
+from console.gateway.embedded.sessions import OperationQueue
 
 if TYPE_CHECKING:
     from tests.gateway.conftest import Served
@@ -384,6 +389,40 @@ def test_a_heartbeat_keeps_a_session_alive(narrow_gateway: Served) -> None:
         return dead not in raw.http.get("/sessions").json()["sessions"]
 
     _until(beat_until_other_died)
+
+
+def test_a_stopped_gateway_does_not_take_the_time_from_its_sessions(narrow_gateway: Served) -> None:
+    """Stopped for longer than the lease: the clients' heartbeats could not arrive, so nobody is dead."""
+    raw = Raw(narrow_gateway, "tml-stopped")
+    session = raw.session()
+    narrow_gateway.process.send_signal(signal.SIGSTOP)
+    time.sleep(2.5)
+    narrow_gateway.process.send_signal(signal.SIGCONT)
+    time.sleep(0.4)
+    assert session in raw.http.get("/sessions").json()["sessions"]
+
+
+def test_a_gap_fails_only_what_waits_behind_it() -> None:
+    futures, operations, started = Futures(), OperationQueue(), []
+    running, waiting, next_one = (futures.new("t", "x") for _ in range(3))
+    operations.add(1, running, lambda: started.append(1))
+    operations.add(3, waiting, lambda: started.append(3))
+    operations.give_up_gap(futures, 60.0)
+    assert not waiting.settled
+    operations.give_up_gap(futures, 0.0)
+    assert waiting.settled and waiting.problem is not None and not running.settled
+    operations.add(4, next_one, lambda: started.append(4))
+    assert started == [1, 4] and operations.known(3) is waiting
+
+
+def test_results_are_dropped_before_memory_runs_out() -> None:
+    futures = Futures()
+    made = [futures.new("t", "x") for _ in range(5)]
+    for future in made:
+        futures.settle(future, bytes(40 * 2**20))
+    with pytest.raises(RequestProblem, match="dropped"):
+        futures.get(made[0].id, "t")
+    assert futures.get(made[4].id, "t").settled
 
 
 def test_a_number_that_never_comes_does_not_stall_the_model(narrow_gateway: Served) -> None:

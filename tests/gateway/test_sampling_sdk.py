@@ -232,9 +232,11 @@ def test_equal_prompts_are_computed_once(sampler: Any, tiny_gateway: Served, hf_
         _check_logprobs(hf_model, prompt, sequence)
 
 
-def test_sampling_while_training_and_snapshots_that_stay(service: Any) -> None:
+def test_sampling_while_training_and_snapshots_that_stay(service: Any, sampler: Any) -> None:
     """A snapshot samples the same before and after training; a new one does not."""
     client = service.create_lora_training_client("tiny", rank=4, seed=2).result()
+    twin = service.create_lora_training_client("tiny", rank=4, seed=2).result()
+    unused = twin.save_weights_and_get_sampling_client().result()
     before = client.save_weights_and_get_sampling_client().result()
     (first,) = _sample(before, _PROMPT, max_tokens=30, stop=[], seed=1).sequences
     datum = types.Datum(
@@ -250,6 +252,8 @@ def test_sampling_while_training_and_snapshots_that_stay(service: Any) -> None:
     ]
     losses = []
     for _ in range(4):
+        twin.forward_backward([datum], "cross_entropy")
+        twin.optim_step(types.AdamParams(learning_rate=1e-2)).result()
         training = client.forward_backward([datum] * 8, "cross_entropy")
         step = client.optim_step(types.AdamParams(learning_rate=1e-2))
         losses.append(training.result().metrics["loss:sum"])
@@ -260,6 +264,11 @@ def test_sampling_while_training_and_snapshots_that_stay(service: Any) -> None:
     (again,) = _sample(before, _PROMPT, max_tokens=30, stop=[], seed=1).sequences
     assert again.tokens == first.tokens
     np.testing.assert_allclose(again.logprobs, first.logprobs, atol=2e-4)
+    # A new adapter changes nothing, so a snapshot of it scores like the base model, also when first used after training.
+    prompt = types.ModelInput.from_ints(_PROMPT)
+    np.testing.assert_allclose(
+        unused.compute_logprobs(prompt).result()[1:], sampler.compute_logprobs(prompt).result()[1:], atol=1e-5
+    )
     after = client.save_weights_and_get_sampling_client().result()
     scores = [
         math.fsum(each.compute_logprobs(types.ModelInput.from_ints(_PROMPT)).result()[1:]) for each in (before, after)

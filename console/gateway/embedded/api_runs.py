@@ -59,14 +59,15 @@ class RunRoutes:
         runs: dict[str, dict[str, Any]] = {}
         for found in self.gateway.checkpoints.all(tenant):
             meta = found.meta
-            run = runs.pop(meta.model_id, None) or self._run(meta.model_id, meta.rank, meta.created, meta.run_metadata)
+            run = runs.pop(meta.model_id, {}) or self._run(meta.model_id, meta.rank, meta.created, meta.run_metadata)
             run["last_checkpoint" if meta.kind == TRAINING else "last_sampler_checkpoint"] = _checkpoint(found)
             run["last_request_time"] = _iso(meta.created)
             runs[meta.model_id] = run
         for model in self.gateway.registry.models:
             if model.session.tenant == tenant:
-                run = runs.pop(model.id, None)
-                run = run or self._run(model.id, model.layout.rank, model.last_request, model.user_metadata)
+                run = runs.pop(model.id, {}) or self._run(
+                    model.id, model.layout.rank, model.last_request, model.user_metadata
+                )
                 run["last_request_time"] = _iso(model.last_request)
                 runs[model.id] = run
         return runs

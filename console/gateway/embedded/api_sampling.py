@@ -103,7 +103,7 @@ class SamplingRoutes:
         return future
 
     def _cancel(self, sampler: Sampler, future: Future, job: SampleJob) -> None:
-        job.cancelled = True
+        self.gateway.engine.cancel(job)
         sampler.open.pop(future.id, None)
         self.gateway.futures.fail(future, OperationProblem("cancelled by the client"))
 

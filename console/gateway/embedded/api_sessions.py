@@ -63,6 +63,7 @@ class SessionRoutes:
 
     async def telemetry(self, request: Request) -> Response:
         """POST telemetry: read and thrown away."""
+        self.gateway.tenant(request)
         await read_body(request, 16 * 2**20)
         return reply({"status": "accepted"})
 

@@ -179,7 +179,7 @@ def _header(path: Path) -> dict[str, Any]:
             size = int.from_bytes(file.read(8), "little")
             if not 0 < size <= min(_HEADER_LIMIT, path.stat().st_size - 8):
                 raise ValueError("the header is cut off")
-            header = json.loads(file.read(size))
+            header: dict[str, Any] = json.loads(file.read(size))
             body = path.stat().st_size - 8 - size
         entries = [entry for name, entry in header.items() if name != "__metadata__"]
         if max((entry["data_offsets"][1] for entry in entries), default=0) > body:

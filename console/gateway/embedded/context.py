@@ -50,7 +50,11 @@ class Gateway:
         self.settings = settings
         self.futures = Futures()
         self.registry = Registry(
-            self.futures, max_models=settings.max_models, lease=settings.lease, release=engine.release
+            self.futures,
+            max_models=settings.max_models,
+            lease=settings.lease,
+            cancel=engine.cancel,
+            release=engine.release,
         )
         self.path_adapters: dict[str, Adapter] = {}
 

@@ -105,6 +105,12 @@ class Engine:
             self._waiting.extend(rows)
             self._wake.notify()
 
+    def cancel(self, job: SampleJob) -> None:
+        """End a sampling request: its waiting rows leave the queue now, its running ones before the next step."""
+        job.cancelled = True
+        with self._wake:
+            self._waiting = deque(row for row in self._waiting if row.job is not job)
+
     def release(self, adapter_key: str) -> None:
         """Nobody samples from this adapter any more: drop what was kept for it."""
         with self._wake:
@@ -194,7 +200,7 @@ class Engine:
         for row in rows:
             by_adapter.setdefault(row.job.adapter.key, []).append(row)
         for key, group in by_adapter.items():
-            self._guarded(lambda lane, group=group: lane.admit(group), key, group)
+            self._guarded(functools.partial(Lane.admit, rows=group), key, group)
         for key, lane in list(self._lanes.items()):
             if lane.rows:
                 self.counters["steps"] += 1

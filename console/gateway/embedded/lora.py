@@ -73,13 +73,15 @@ class _MergedProduct(torch.autograd.Function):
     """`x @ W.T` with W the merged weight; gradients go to x and to the A and B of each part of W's rows."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, scale: float, parts: Sequence[tuple[int, int]], *ab: Tensor):
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, scale: float, parts: Sequence[tuple[int, int]], *ab: Tensor
+    ) -> Tensor:
         ctx.save_for_backward(x, weight, *ab)
         ctx.scale, ctx.parts = scale, parts
         return x @ weight.t()
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor):
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (grad,) = grads
         x, weight, *ab = ctx.saved_tensors
         out: list[Tensor | None] = [grad @ weight if ctx.needs_input_grad[0] else None, None, None, None]

@@ -176,7 +176,8 @@ def encode_train_result(result: TrainResult) -> bytes:
         dtype=messages.DTYPE_FLOAT32,
     )
     record.fields["logprobs"].CopyFrom(tensor)
-    return message.SerializeToString()
+    encoded: bytes = message.SerializeToString()
+    return encoded
 
 
 def encode_sample_result(result: SampleResult) -> bytes:
@@ -194,7 +195,8 @@ def encode_sample_result(result: SampleResult) -> bytes:
         message.prompt_logprobs = np.asarray(result.prompt_logprobs, np.float32).tobytes()
     if result.prompt_topk is not None:
         _fill_topk(message.topk_prompt_logprobs, result.prompt_topk)
-    return message.SerializeToString()
+    encoded: bytes = message.SerializeToString()
+    return encoded
 
 
 def _fill_topk(message: Any, rows: TopK) -> None:

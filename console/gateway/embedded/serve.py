@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import contextlib
 import errno
+import gc
 import json
 import logging
 import os
@@ -36,6 +37,7 @@ TINKER_BASE_URL=http://HOST:PORT and any TINKER_API_KEY that starts with "tml-";
 
 DIR is a Hugging Face directory: config.json (model_type qwen3), model.safetensors, and tokenizer.json for stop strings.
 """
+_BUNDLED = "midshipman"
 _KV_BUDGET = 1024 * 2**20
 _PREFIX_BUDGET_SHARE = 5  # kept prefixes may hold one fifth of the key-value budget
 
@@ -48,8 +50,11 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--model", type=Path, required=True, metavar="DIR", help="the model directory")
-    add("--name", help="the name that clients ask for as base_model (default: the directory's name)")
+    add("--model", type=Path, metavar="DIR", help=f"the model directory (default: the bundled {_BUNDLED})")
+    add(
+        "--name",
+        help="the name that clients ask for as base_model (default: the directory's name, or quarterdeck/midshipman)",
+    )
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s, this machine only)")
     add("--port", type=_port, default=0, help="port to listen on; 0 picks a free one (default: %(default)s)")
     add(
@@ -100,6 +105,11 @@ def _serve(arguments: argparse.Namespace) -> int:
     # What can be refused is refused before torch is imported, which takes seconds.
     from console.gateway.embedded.config import load_config
 
+    if arguments.model is None:
+        from console.resources import models_dir
+
+        arguments.model = models_dir() / _BUNDLED
+        arguments.name = arguments.name or f"quarterdeck/{_BUNDLED}"
     config = load_config(arguments.model)
     name = arguments.name or arguments.model.resolve().name
     checkpoints = arguments.checkpoints or _default_checkpoints()
@@ -168,6 +178,9 @@ def _load(arguments: argparse.Namespace, name: str, checkpoints: Path) -> tuple[
         timeout_graceful_shutdown=2,
         lifespan="on",
     )
+    # What was imported stays: without this, a full collection stops every thread for 0.2 s now and then.
+    gc.collect()
+    gc.freeze()
     return uvicorn.Server(options), gateway
 
 

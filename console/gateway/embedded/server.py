@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator
 
 from starlette.applications import Starlette
@@ -22,6 +23,7 @@ from console.gateway.embedded.problems import OperationProblem, RequestProblem
 log = logging.getLogger(__name__)
 
 _CHECKPOINT_SWEEP = 60.0  # seconds between two looks for expired checkpoints
+_STANDSTILL = 0.5  # a sweep this many seconds late means that the process was stopped, or the machine overloaded
 
 
 def build_app(gateway: Gateway) -> Starlette:
@@ -86,7 +88,12 @@ async def _sweep(gateway: Gateway) -> None:
     settings = gateway.settings
     pause = max(0.05, min(1.0, settings.lease / 4, settings.gap_timeout / 4))
     since_checkpoints = _CHECKPOINT_SWEEP
+    before = time.monotonic()
     while True:
+        stood_still = time.monotonic() - before - pause
+        if stood_still > _STANDSTILL:
+            gateway.registry.forgive(stood_still)
+        before = time.monotonic()
         try:
             for session in gateway.registry.sweep(settings.gap_timeout):
                 log.info("session %s ended: lease expired", session)

@@ -61,9 +61,17 @@ class OperationQueue:
         """Fail what has waited too long for a number that never came, and go on after it."""
         if self._waiting_since is None or time.monotonic() - self._waiting_since < timeout:
             return
-        why = f"seq_id {self._next} did not arrive within {timeout:.0f} s; operations sent after it were dropped"
+        why = f"seq_id {self._next} did not arrive within {timeout:g} s; operations sent after it were dropped"
+        for seq_id in self._pending:
+            futures.fail(self._known[seq_id], OperationProblem(why))
         self._next = max(self._pending) + 1
-        self.fail_all(futures, why)
+        self._pending.clear()
+        self._waiting_since = None
+
+    def forgive(self, seconds: float) -> None:
+        """Do not count a time in which nothing could arrive."""
+        if self._waiting_since is not None:
+            self._waiting_since += seconds
 
     def fail_all(self, futures: Futures, why: str) -> None:
         """Fail every unsettled operation; those that run already have their result dropped."""
@@ -126,11 +134,21 @@ class Registry:
     Args:
         max_models: models in training at a time, over all tenants.
         lease: seconds without a sign of life after which a session ends.
+        cancel: ends a sampling request.
         release: called with an adapter's key when no sampler uses it any more.
     """
 
-    def __init__(self, futures: Futures, *, max_models: int, lease: float, release: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        futures: Futures,
+        *,
+        max_models: int,
+        lease: float,
+        cancel: Callable[[SampleJob], None],
+        release: Callable[[str], None],
+    ) -> None:
         self._futures = futures
+        self._cancel = cancel
         self._max_models = max_models
         self._lease = lease
         self._release = release
@@ -244,7 +262,7 @@ class Registry:
         del self._samplers[sampler.id]
         del sampler.session.samplers[sampler.id]
         for future, job in list(sampler.open.values()):
-            job.cancelled = True
+            self._cancel(job)
             self._futures.fail(future, OperationProblem(f"sampling session {sampler.id} {why}"))
         self._bury(sampler.id, why)
         if all(other.adapter.key != sampler.adapter.key for other in self._samplers.values()):
@@ -269,7 +287,14 @@ class Registry:
             model.operations.give_up_gap(self._futures, gap_timeout)
         return [session.id for session in expired]
 
-    def _find(self, table: dict[str, Any], key: str, what: str) -> Any:
+    def forgive(self, seconds: float) -> None:
+        """Do not count a time in which this process stood still: heartbeats could not arrive."""
+        for session in self._sessions.values():
+            session.last_seen += seconds
+        for model in self._models.values():
+            model.operations.forgive(seconds)
+
+    def _find[T](self, table: dict[str, T], key: str, what: str) -> T:
         found = table.get(key)
         if found is None:
             if key in self._gone:
