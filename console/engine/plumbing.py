@@ -67,6 +67,19 @@ def _alike(a: ev.GatewayHealth, b: ev.GatewayHealth) -> bool:
     return x == y or (x is not None and y is not None and abs(x - y) <= 0.25 * max(x, y))
 
 
+def capture_stats(totals: Totals, inflight: int = 0) -> ev.CaptureStats:
+    """The captured totals as an event."""
+    return ev.CaptureStats(
+        calls=totals.calls,
+        failed=totals.failed,
+        prompt_tokens=totals.prompt_tokens,
+        sampled_tokens=totals.sampled_tokens,
+        lost=totals.lost,
+        no_logprobs=totals.no_logprobs,
+        inflight=inflight,
+    )
+
+
 async def report_totals(totals: Totals, inflight: Callable[[], int], emit: Callable[[ev.Event], None]) -> None:
     """Report captured tokens and live sandboxes, once a second while they change. `inflight`: model calls under way."""
     capture: ev.CaptureStats | None = None
@@ -74,15 +87,7 @@ async def report_totals(totals: Totals, inflight: Callable[[], int], emit: Calla
     idle = 0
     while True:
         await asyncio.sleep(REPORT_SECONDS)
-        now = ev.CaptureStats(
-            calls=totals.calls,
-            failed=totals.failed,
-            prompt_tokens=totals.prompt_tokens,
-            sampled_tokens=totals.sampled_tokens,
-            lost=totals.lost,
-            no_logprobs=totals.no_logprobs,
-            inflight=inflight(),
-        )
+        now = capture_stats(totals, inflight())
         # One more report after the last change brings the shown rate down to zero.
         idle = 0 if capture != now else idle + 1
         if idle <= 1 and (capture is not None or now != ev.CaptureStats()):

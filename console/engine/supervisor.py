@@ -16,6 +16,7 @@ from console.control.registry import register, socket_path
 from console.engine.board import Board
 from console.engine.cause import COMPLETED, STOPPED, Cause, CauseKeeper, cause_of, one_line
 from console.engine.commands import EngineCommands
+from console.engine.plumbing import capture_stats
 from console.engine.tasks import settle
 from console.engine.versions import installed
 from console.errors import QuarterdeckError
@@ -269,6 +270,7 @@ class Engine:
         left = sorted(set(self._totals.sandboxes_left))
         cause = self._causes.final(left)
         with contextlib.suppress(OSError):
+            self.board.emit(capture_stats(self._totals))
             self.board.emit(ev.SandboxStats(live=self._totals.sandboxes, left=left))
             self.board.check_alarms()
         done = self.board.view.state.steps_done
