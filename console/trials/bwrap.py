@@ -97,6 +97,7 @@ class BwrapEnvironment(BaseEnvironment):
             or skeleton.dockerfile_workdir(self.environment_dir / DOCKERFILE_NAME)
             or _DEFAULT_WORKDIR
         )
+        self._ulimit = self._limits.ulimit()
         self._processors = self._limits.processors()
 
     @staticmethod
@@ -233,7 +234,7 @@ class BwrapEnvironment(BaseEnvironment):
             "command": command,
             "cwd": cwd or self._workdir,
             "env": _ENVIRONMENT | (self._merge_env(env) or {}),
-            "limits": self._limits.pairs(),
+            "limits": self._ulimit,
             "cpus": self._processors,
         }
         done = await self._started().run(order, timeout_sec or None, self.options.output_kb << 10)

@@ -41,7 +41,7 @@ async def _try() -> list[str]:
     try:
         await sandbox.start(skeleton.specification(name="check"))
         done = await sandbox.run(
-            {"command": "id -u", "cwd": "/", "env": {"PATH": "/usr/bin:/bin"}, "limits": [], "cpus": []}, 20, 1000
+            {"command": "id -u", "cwd": "/", "env": {"PATH": "/usr/bin:/bin"}, "limits": "-c 0", "cpus": []}, 20, 1000
         )
         if done.stdout.strip() != "0":
             return [f"bubblewrap: a sandbox ran, but its command failed: {(done.stderr or done.stdout).strip()[:200]}"]

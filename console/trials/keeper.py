@@ -24,12 +24,12 @@ import errno
 import fcntl
 import json
 import os
-import resource
 import select
 import signal
 import socket
 import stat
 import struct
+import subprocess
 from typing import Any
 
 from console.trials import syscalls
@@ -40,12 +40,18 @@ _DOUBT_MS = 50
 _SIOCSIFADDR, _SIOCSIFFLAGS = 0x8916, 0x8914
 _IFF_UP, _IFF_LOOPBACK, _IFF_RUNNING = 0x1, 0x8, 0x40
 
-# The command comes from descriptor 3, so that it is on no command line; `$0` and messages look like `bash -c`.
-_BOOT = 'IFS= read -r -d "" -u 3 _command; exec 3<&-; eval "$_command"'
+# The command comes from a descriptor, so that it is on no command line; `$0` and messages look like `bash -c`.
+_BOOT = 'ulimit {limits}; IFS= read -r -d "" -u {fd} _command; exec {fd}<&-; eval "$_command"'
+
+
+class _Refused(Exception):
+    """A command that cannot be started for a reason of its own; exit code 126."""
 
 
 def keep(channel: socket.socket, spec: dict[str, Any]) -> None:
     """Run one sandbox from start to end; returns when it and every process in it are gone."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # no death by accident, and nothing that commands would inherit
+        signal.signal(getattr(signal, name), lambda *_: None)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("500")  # under memory pressure a sandbox goes before what watches it
     try:
@@ -187,12 +193,46 @@ class _Keeper:
     def _exec(self, number: int, fds: list[int]) -> None:
         payload, out, err = fds
         order = json.loads(os.pread(payload, os.fstat(payload).st_size, 0))
-        pid = os.fork()
-        if pid == 0:
-            _become_command(order, self.null, out, err)
+        try:
+            pid = self._spawn(order, out, err)
+        except _Refused as refused:
+            os.write(err, f"{refused}\n".encode(errors="replace"))
+            _send(self.channel, {"id": number, "code": 126})
+            return
         pidfd = os.pidfd_open(pid)
         self.commands[pidfd] = (pid, number)
         self.poll.register(pidfd, select.POLLIN)
+
+    def _spawn(self, order: dict[str, Any], out: int, err: int) -> int:
+        """Start bash with the command; its pid. `Popen` with these arguments does not copy this process to do so."""
+        command = os.memfd_create("command", os.MFD_CLOEXEC)
+        try:
+            os.write(command, _bytes(order["command"]))
+            os.lseek(command, 0, os.SEEK_SET)
+            try:
+                os.chdir(order["cwd"])
+            except OSError as error:
+                raise _Refused(f"cannot enter {order['cwd']}: {error.strerror}") from None
+            if order["cpus"]:
+                os.sched_setaffinity(0, order["cpus"])
+            try:
+                process = subprocess.Popen(
+                    ["bash", "-c", _BOOT.format(fd=command, limits=order["limits"])],
+                    executable="/bin/bash",
+                    env={_bytes(name): _bytes(value) for name, value in order["env"].items()},
+                    stdin=self.null,
+                    stdout=out,
+                    stderr=err,
+                    pass_fds=(command,),
+                    start_new_session=True,
+                )
+            except ValueError as error:
+                raise _Refused(f"bad environment: {error}") from None
+        finally:
+            os.close(command)
+            os.chdir("/")
+        process.returncode = 0  # reaped by this class, not behind its back
+        return process.pid
 
     def _ended(self, pidfd: int) -> None:
         pid, number = self.commands.pop(pidfd)
@@ -222,36 +262,8 @@ def _furnish(tree: dict[str, Any]) -> None:
         os.symlink(target, path)
 
 
-def _become_command(order: dict[str, Any], null: int, out: int, err: int) -> None:
-    """In the forked child: never returns."""
-    try:
-        os.setsid()
-        command = os.memfd_create("command", os.MFD_CLOEXEC)
-        os.write(command, order["command"].encode(errors="surrogateescape"))
-        os.lseek(command, 0, os.SEEK_SET)
-        for fd, target in ((null, 0), (out, 1), (err, 2), (command, 3)):
-            if fd == target:
-                fd = os.dup(fd)
-            os.dup2(fd, target)
-        os.closerange(4, 1024)
-        for name in ("SIGPIPE", "SIGXFSZ", "SIGINT", "SIGTERM", "SIGHUP"):  # ignored here, which exec would pass on
-            signal.signal(getattr(signal, name), signal.SIG_DFL)
-        for limit, value in order["limits"]:
-            hard = resource.getrlimit(limit)[1]
-            value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-            resource.setrlimit(limit, (value, value))
-        if order["cpus"]:
-            os.sched_setaffinity(0, order["cpus"])
-        try:
-            os.chdir(order["cwd"])
-        except OSError as error:
-            os.write(2, f"cannot enter {order['cwd']}: {error.strerror}\n".encode())
-            os._exit(126)
-        os.execve("/bin/bash", ["bash", "-c", _BOOT], order["env"])
-    except BaseException as error:
-        os.write(2, f"cannot start the command: {error}\n".encode())
-    finally:
-        os._exit(126)
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="surrogateescape")
 
 
 def _open_readable(path: str) -> int:

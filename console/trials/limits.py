@@ -1,6 +1,6 @@
 """What one sandbox may use.
 
-All limits are per process (`setrlimit`), except the number of processes, which the kernel counts per user namespace,
+All limits are per process (`ulimit`), except the number of processes, which the kernel counts per user namespace,
 that is per sandbox. A sandbox may therefore hold `processes` times `memory_mb` in the worst case; a host that must not
 allow that runs the whole engine in a control group. Shared memory is bounded by the size of the sandbox's /dev/shm.
 """
@@ -33,15 +33,21 @@ class Limits:
     open_files: int = 65536
     cpus: int | None = None
 
-    def pairs(self) -> list[tuple[int, int]]:
-        """(resource, value) pairs for `setrlimit`."""
-        return [
-            (resource.RLIMIT_DATA, self.memory_mb * _MIB),
-            (resource.RLIMIT_NPROC, self.processes + _OWN_PROCESSES),
-            (resource.RLIMIT_FSIZE, self.file_size_mb * _MIB),
-            (resource.RLIMIT_NOFILE, self.open_files),
-            (resource.RLIMIT_CORE, 0),
-        ]
+    def ulimit(self) -> str:
+        """Arguments of bash's `ulimit`, none above what this process may grant."""
+        values = (
+            ("-c", resource.RLIMIT_CORE, 0, 1024),
+            ("-d", resource.RLIMIT_DATA, self.memory_mb * _MIB, 1024),
+            ("-f", resource.RLIMIT_FSIZE, self.file_size_mb * _MIB, 1024),
+            ("-n", resource.RLIMIT_NOFILE, self.open_files, 1),
+            ("-u", resource.RLIMIT_NPROC, self.processes + _OWN_PROCESSES, 1),
+        )
+        arguments = []
+        for letter, kind, value, unit in values:
+            hard = resource.getrlimit(kind)[1]
+            allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            arguments.append(f"{letter} {allowed // unit}")
+        return " ".join(arguments)
 
     def processors(self) -> list[int]:
         """Numbers of the processors to use, spread over the sandboxes in turn; empty for all."""

@@ -238,7 +238,13 @@ async def test_ids_map_to_the_user_without_a_range(monkeypatch):
     sandbox = Sandbox("single")
     await sandbox.start(skeleton.specification())
     try:
-        order = {"command": "id -u; touch /x; cat /proc/self/uid_map", "cwd": "/", "env": {}, "limits": [], "cpus": []}
+        order = {
+            "command": "id -u; touch /x; cat /proc/self/uid_map",
+            "cwd": "/",
+            "env": {},
+            "limits": "-c 0",
+            "cpus": [],
+        }
         done = await sandbox.run(order, 10, 1000)
         assert done.stdout.split() == ["0", "0", str(os.geteuid()), "1"]
     finally:
