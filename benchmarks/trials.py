@@ -3,8 +3,8 @@
     python benchmarks/trials.py [--parallel 16] [--rounds 4] [--idle-trials 32] [--idle-seconds 10] [--json]
 
 Every trial is a real Harbor trial in a bubblewrap sandbox with the oracle agent, whose work is `sleep 0.2`. Beside ours
-stands `harbor run` on the same task with the same environment, its own start-up not counted. Harbor records a trial from
-after its creation on, so that comparison is of what Harbor recorded in both; the targets are for what a caller sees.
+stands `harbor run` on the same task with the same environment, its own start-up not counted. Harbor records a trial
+from after its creation on, so that comparison is of what Harbor recorded in both; targets are for what a caller sees.
 """
 
 from __future__ import annotations
@@ -149,7 +149,8 @@ def harbor_run(directory: Path, task: Path, parallel: int, total: int) -> Batch:
     spans = [recorded_span(path) for path in (jobs / "beside").glob("*/result.json")]
     if len(spans) != total:
         raise SystemExit(f"harbor run: {len(spans)} of {total} trials ended\n{done.stdout}{done.stderr}")
-    wall = (max(ended for _, ended in spans) - min(began for began, _ in spans)).total_seconds()
+    first = min(path.stat().st_mtime for path in (jobs / "beside").glob("*/lock.json"))  # written at a trial's creation
+    wall = max(ended for _, ended in spans).timestamp() - first
     return Batch([(ended - began).total_seconds() - WORK for began, ended in spans], total / wall)
 
 
