@@ -16,7 +16,6 @@ from console.control.dispatch import CommandDispatcher, CommandHandler
 from console.control.past import PastLines
 from console.control.server import ControlServer
 from console.journal import events as ev
-from console.journal.reader import Journal
 from console.journal.writer import JournalWriter
 from console.state.alarms import alarms
 from console.state.model import encode_state
@@ -48,8 +47,6 @@ class Board:
 
             self.view = RunRecord(run_dir).view_at_end()
         self._journal = JournalWriter(journal_dir, snapshot=self._snapshot)
-        for event in Journal(journal_dir).events(self.view.state.seq):
-            apply(self.view, event)  # what the writer did to a torn tail when it opened the journal
         self._audit = AuditLog(run_dir / "audit.jsonl")
         self.dispatcher = CommandDispatcher(self.emit, self._audit, handler)
         self.server = ControlServer(
