@@ -264,7 +264,7 @@ def test_sampling_while_training_and_snapshots_that_stay(service: Any, sampler: 
     (again,) = _sample(before, _PROMPT, max_tokens=30, stop=[], seed=1).sequences
     assert again.tokens == first.tokens
     np.testing.assert_allclose(again.logprobs, first.logprobs, atol=2e-4)
-    # A new adapter changes nothing, so a snapshot of it scores like the base model, also when first used after training.
+    # A new adapter changes nothing: its snapshot scores like the base model, also when first used after training.
     prompt = types.ModelInput.from_ints(_PROMPT)
     np.testing.assert_allclose(
         unused.compute_logprobs(prompt).result()[1:], sampler.compute_logprobs(prompt).result()[1:], atol=1e-5

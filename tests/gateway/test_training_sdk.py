@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.gateway.conftest import Served
 
 
-_ADAM = {"learning_rate": 2e-3, "beta1": 0.9, "beta2": 0.95, "eps": 1e-5, "weight_decay": 0.01, "grad_clip_norm": 1.5}
+_ADAM = {"learning_rate": 2e-3, "beta1": 0.9, "beta2": 0.95, "eps": 1e-5, "weight_decay": 0.5, "grad_clip_norm": 1.5}
 _RANK = 4
 _PREFIX = "base_model.model."
 
@@ -151,7 +151,7 @@ def test_every_loss_and_adamw_equal_the_reference(service: Any, tiny_gateway: Se
             _stored(tiny_gateway, client.save_state(f"after-{name}").result().path) / "adapter_model.safetensors"
         )
         for key, tensor in reference.lora.items():
-            torch.testing.assert_close(end[key], tensor.detach(), atol=5e-5, rtol=1e-3, msg=f"{name}: {key}")
+            torch.testing.assert_close(end[key], tensor.detach(), atol=5e-5, rtol=2e-4, msg=f"{name}: {key}")
 
 
 def test_gradients_add_up_and_forward_adds_none(service: Any, tiny_gateway: Served, hf_model: Any) -> None:
@@ -190,7 +190,7 @@ def test_a_custom_loss_of_the_client_trains(service: Any, hf_model: Any) -> None
 
     def negative_mean(_: list[types.Datum], logprobs: list[Tensor]) -> tuple[Tensor, dict[str, float]]:
         loss = -torch.cat(logprobs).mean()
-        return loss, {"mine": float(loss)}
+        return loss, {"mine": float(loss.detach())}
 
     first = client.forward_backward_custom(data, negative_mean).result()
     for _ in range(3):
