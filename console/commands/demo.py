@@ -28,7 +28,9 @@ def demo_main(argv: list[str]) -> int:
     )
     parser.add_argument("--headless", action="store_true", help="no console: JSON lines on stdout")
     parser.add_argument("--plain", action="store_true", help="no console: one readable line a change")
-    parser.add_argument("--seed", type=int, default=None, metavar="N", help="seed of the task order; samples are drawn anew each time")
+    parser.add_argument(
+        "--seed", type=int, default=None, metavar="N", help="seed of the task order; samples differ each time"
+    )
     parser.add_argument("--steps", type=int, default=None, metavar="N", help="training steps (default 15)")
     parser.add_argument("--dir", type=Path, default=None, metavar="DIR", help="run directory (default: a new one)")
     parser.add_argument("options", nargs="*", metavar="key=value", help="options of `quarterdeck train`")

@@ -75,19 +75,7 @@ def watch_run(options: RunOptions, watch: Watch, *, leave_after: float | None = 
         return _say_where(run)
     from console.tui.main import attach
 
-    code = attach(run.run_dir, run=run.run_id, close_after=leave_after, run_exit_code=True)
-    sys.stderr.write(farewell(run))
-    return code
-
-
-def farewell(run: LaunchedRun) -> str:
-    """What to know after the console closed."""
-    from console.control.runs import run_at
-
-    info = run_at(run.run_dir)
-    if info.state == "live":
-        return f"the run goes on: quarterdeck attach {run.run_id}\n"
-    return f"the run is {info.state}, kept in {run.run_dir}: quarterdeck replay {run.run_dir}\n"
+    return attach(run.socket, run_dir=run.run_dir, leave_after=leave_after, run_exit_code=True)
 
 
 def _say_where(run: LaunchedRun) -> int:

@@ -42,8 +42,8 @@ def attach_main(argv: list[str]) -> int:
     if info.state != "live" or info.socket is None:
         raise UsageError(f"run {info.run_id} is {info.state}, not live: quarterdeck replay {info.run_dir}")
     return attach(
-        Path(info.run_dir),
-        run=info.run_id,
+        Path(info.socket),
+        run_dir=Path(info.run_dir),
         theme=args.theme,
         ascii=args.ascii,
         mouse=args.mouse,
@@ -74,5 +74,5 @@ def replay_main(argv: list[str]) -> int:
 
 def _look(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--theme", help="name of a theme (T lists them)")
-    parser.add_argument("--ascii", action="store_true", default=None, help="no characters beyond ASCII")
+    parser.add_argument("--ascii", action="store_true", help="no characters beyond ASCII")
     parser.add_argument("--mouse", action="store_true", help="take mouse clicks (costs bytes on slow lines)")
