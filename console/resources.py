@@ -7,6 +7,12 @@ from pathlib import Path
 from console.errors import UsageError
 
 
+BUNDLED_MODEL = "midshipman"
+"""Folder of the tiny terminal model."""
+BUNDLED_NAME = f"quarterdeck/{BUNDLED_MODEL}"
+"""The name that our gateways serve it under."""
+
+
 def data_dir(name: str) -> Path:
     """The folder `themes` or `configs`. Raises `UsageError` when the installation is incomplete."""
     package = Path(__file__).resolve().parent

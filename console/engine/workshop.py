@@ -20,13 +20,11 @@ from console.engine.tasks import settle, spawn
 from console.errors import GatewayLostError, UsageError
 from console.journal import events as ev
 from console.outcomes.rules import RewardPolicy, classify
-from console.resources import models_dir
+from console.resources import BUNDLED_MODEL, models_dir
 from console.training.options import RunOptions
 from console.training.setup import import_heavy, make_renderer, register_bundled_tokenizers, register_local_tokenizer
 from console.training.trial_config import load_trial_config, substitute
 from console.training.trial_run import FailurePolicy, Totals, TrialContext
-
-BUNDLED_MODEL = "midshipman"
 
 TASKS_END_SECONDS = 2.0
 
