@@ -9,7 +9,9 @@ import sys
 from collections.abc import Awaitable
 from pathlib import Path
 
+from rich.console import RenderableType
 from rich.text import Text
+from textual._compositor import ChopsUpdate
 from textual.app import App
 from textual.screen import Screen
 
@@ -22,6 +24,7 @@ from console.tui.screens.run import RunScreen
 from console.tui.source import Source
 from console.tui.themes import DEFAULT_THEME, Palette, Themes
 from console.tui.widgets.dialog import Choice, Confirm, Dialog, Reader
+from console.tui.widgets.tight import TightUpdate
 
 TERMINATED = 143
 HUNG_UP = 129
@@ -32,7 +35,7 @@ class ConsoleApp(App[None], inherit_bindings=False):
     """One console on one source."""
 
     ENABLE_COMMAND_PALETTE = False
-    CSS = "Screen { background: $background; color: $foreground; }"
+    CSS = "RunScreen { background: $background; color: $foreground; }"
     TITLE = "quarterdeck"
 
     def __init__(
@@ -42,10 +45,10 @@ class ConsoleApp(App[None], inherit_bindings=False):
         theme: str = DEFAULT_THEME,
         ascii_only: bool = False,
         read_only: bool = False,
-        close_after: float | None = None,
+        leave_after: float | None = None,
         notice: str = "",
     ) -> None:
-        """`close_after`: seconds after the run's end at which the console closes by itself, None for never."""
+        """`leave_after`: seconds after the run's end at which the console closes by itself, None for never."""
         super().__init__()
         self.source = source
         self.themes = themes
@@ -53,7 +56,7 @@ class ConsoleApp(App[None], inherit_bindings=False):
         self.controller = Controller(source, self, read_only, ascii_only)
         self.crash_file: Path | None = None
         self._ascii, self._read_only = ascii_only, read_only
-        self._close_after, self._closing = close_after, False
+        self._leave_after, self._leaving = leave_after, False
         self._run_screen = RunScreen(self.controller, self.palette, ascii_only)
         self._work: set[asyncio.Task[None]] = set()
         for one in themes.loaded.values():
@@ -72,7 +75,7 @@ class ConsoleApp(App[None], inherit_bindings=False):
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, lambda: self.exit(return_code=TERMINATED))
         self.set_interval(_TTY_CHECK_SECONDS, self._check_terminal)
-        if self._close_after is not None:
+        if self._leave_after is not None:
             self.set_interval(0.5, self._check_over)
         self.call_after_refresh(self._start)
 
@@ -89,9 +92,15 @@ class ConsoleApp(App[None], inherit_bindings=False):
             os._exit(HUNG_UP)
 
     def _check_over(self) -> None:
-        if self.controller.over and not self._closing and self._close_after is not None:
-            self._closing = True
-            self.set_timer(self._close_after, self.exit)
+        if self.controller.over and not self._leaving and self._leave_after is not None:
+            self._leaving = True
+            self.set_timer(self._leave_after, self.exit)
+
+    def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
+        """Partial updates go out cell by cell."""
+        if type(renderable) is ChopsUpdate:
+            renderable = TightUpdate(renderable.chops, renderable.spans, renderable.chop_ends)
+        super()._display(screen, renderable)
 
     def _handle_exception(self, error: Exception) -> None:
         self.crash_file = write_crash(error)
@@ -172,12 +181,12 @@ class ConsoleApp(App[None], inherit_bindings=False):
             self._run_screen.paint()
 
 
-def farewell(source: Source, command: str) -> str:
+def farewell(source: Source) -> str:
     """What to say after leaving: that the run goes on and how to come back; empty when there is nothing to say."""
     state = source.view.state
     if source.mode == "replay" or not state.run_id:
         return ""
-    name = sanitize(state.name or state.run_id, limit=60)
+    name = sanitize(state.run_id, limit=60)
     if state.status in ("finished", "stopped", "failed"):
         return f"run {name} {state.status}, exit {state.exit_code}"
-    return f"run {name} goes on; open it again with: {command}"
+    return f"the run goes on: quarterdeck attach {name}"

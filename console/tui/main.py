@@ -16,42 +16,44 @@ if TYPE_CHECKING:
 _ENVIRONMENT = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_FPS": "20", "TEXTUAL_SMOOTH_SCROLL": "0"}
 _LIMITED_TERMINALS = frozenset({"linux", "vt100", "vt220", "ansi"})
 _NO_TERMINALS = frozenset({"", "dumb", "unknown"})
+CRASHED = 7
 
 
 def attach(
     target: Path | str,
     *,
-    run: str = "",
+    run_dir: Path | str | None = None,
     theme: str | None = None,
-    ascii: bool | None = None,
+    ascii: bool = False,
     mouse: bool = False,
     read_only: bool = False,
-    close_after: float | None = None,
+    leave_after: float | None = None,
     run_exit_code: bool = False,
+    goodbye: bool = True,
 ) -> int:
-    """Open the console on a run: a socket, or a run directory.
+    """Open the console on a run: its engine's socket, or its run directory.
 
-    A run directory whose engine is gone opens as a recording, at its end. Returns the exit code: 0 when the operator
-    left, 143 after SIGTERM, 7 after a crash of the console; with `run_exit_code`, the run's own when it ended.
+    A run directory whose engine is gone opens as a recording, at its end. `run_dir` beside a socket says that the
+    engine runs on this machine, so that its death can be told from a lost line; without it the socket may be a
+    forwarded one. Exit codes as `run_console`.
 
     Raises:
-        UsageError: no terminal, or no such theme. RecordingError: not a run directory.
+        UsageError: no terminal, no such theme, no such socket. RecordingError: not a run directory.
     """
     require_terminal()
     path = Path(target)
     notice = ""
     if path.is_dir():
-        source, notice = _source_of_directory(path, run)
-        command = f"quarterdeck attach {path}"
+        source, notice = _source_of_directory(path)
     else:
         from console.tui.live import LiveSource
 
         if not path.exists():
             raise UsageError(f"{path}: no such socket or run directory; `quarterdeck runs` lists the live ones")
-        source, command = LiveSource(str(path), run, local=False), f"quarterdeck attach {path}"
+        source = LiveSource(str(path), local=run_dir is not None)
     return run_console(
-        source, theme=theme, ascii=ascii, mouse=mouse, read_only=read_only, close_after=close_after,
-        run_exit_code=run_exit_code, notice=notice, command=command,
+        source, theme=theme, ascii=ascii, mouse=mouse, read_only=read_only, leave_after=leave_after,
+        run_exit_code=run_exit_code, notice=notice, goodbye=goodbye,
     )  # fmt: skip
 
 
@@ -60,7 +62,7 @@ def replay(
     speed: float | None = None,
     *,
     theme: str | None = None,
-    ascii: bool | None = None,
+    ascii: bool = False,
     mouse: bool = False,
 ) -> int:
     """Play a recording from its start. `speed`: 0.25 to 64, 0 for as fast as it goes, None for a watchable one.
@@ -79,17 +81,25 @@ def run_console(
     source: Source,
     *,
     theme: str | None = None,
-    ascii: bool | None = None,
+    ascii: bool = False,
     mouse: bool = False,
     read_only: bool = False,
-    close_after: float | None = None,
+    leave_after: float | None = None,
     run_exit_code: bool = False,
     notice: str = "",
-    command: str = "quarterdeck attach",
+    goodbye: bool = True,
 ) -> int:
-    """Run the console on a source until it is left. Exit code as `attach`.
+    """Run the console on a source until it is left.
 
-    `ascii` None decides by the locale and the terminal; `notice` is shown in place of the keys at first.
+    Args:
+        ascii: nothing beyond ASCII; otherwise locale and terminal decide.
+        leave_after: seconds after the run's end at which the console closes by itself, None for never.
+        run_exit_code: return the run's own exit code when it ended.
+        notice: shown in place of the keys at first.
+        goodbye: say on stdout, after leaving, that the run goes on and how to come back.
+
+    Returns:
+        0 when the operator left, 143 after SIGTERM, 7 after a crash of the console.
 
     Raises:
         UsageError: no terminal to paint on, or no such theme.
@@ -109,17 +119,15 @@ def run_console(
 
     from console.tui.app import ConsoleApp, farewell
 
-    app = ConsoleApp(
-        source, themes, chosen, ascii_only() if ascii is None else ascii, read_only, close_after, notice
-    )  # fmt: skip
+    app = ConsoleApp(source, themes, chosen, ascii or ascii_only(), read_only, leave_after, notice)
     app.run(mouse=mouse)
-    code = app.return_code or 0
     if app.crash_file is not None:
-        return 7
+        return CRASHED
+    code = app.return_code or 0
     if code == 0:
-        text = farewell(source, command)
+        text = farewell(source) if goodbye else ""
         if text:
-            sys.stdout.write(f"quarterdeck: {text}\n")
+            sys.stdout.write(f"{text}\n")
         if run_exit_code and source.view.state.exit_code is not None:
             return source.view.state.exit_code
     return code
@@ -159,7 +167,7 @@ def damage_notice(record: RunRecord) -> str:
     return f"the journal is damaged in {len(found)} places; what is readable is shown" if found else ""
 
 
-def _source_of_directory(path: Path, run: str) -> tuple[Source, str]:
+def _source_of_directory(path: Path) -> tuple[Source, str]:
     from console.tui.source import engine_gone
 
     record = open_record(path)
@@ -169,7 +177,7 @@ def _source_of_directory(path: Path, run: str) -> tuple[Source, str]:
     if not over and state.socket and not engine_gone(state.pid):
         from console.tui.live import LiveSource
 
-        return LiveSource(state.socket, run or state.name or state.run_id, view), ""
+        return LiveSource(state.socket, state.run_id, view), ""
     from console.tui.replay import ReplaySource
 
     why = (

@@ -84,6 +84,7 @@ class ThemeFile(BaseModel):
             warning=name(self.outcome.limit),
             error=name(self.outcome.infra),
             success=name(self.outcome.passed),
+            variables={"ansi-background": "ansi_default", "ansi-foreground": "ansi_default"} if self.ansi else {},
         )
 
 
@@ -120,7 +121,7 @@ class Palette:
     def _badge(self, colour: str) -> Style:
         if self.theme.ansi:
             return Style(color=colour, bold=True, reverse=True)
-        return Style(color=self.theme.background, bgcolor=colour, bold=True)
+        return Style(color=self.theme.background, bgcolor=colour, bold=True, reverse=False)
 
     def style(self, role: str) -> Style:
         """The style of a role; an unknown role is plain text."""

@@ -21,6 +21,8 @@ from console.state.model import encode_state
 from console.state.reduce import RunView, apply
 
 START = 1_790_000_000.0
+HOME = "/runs/demo"
+"""Where the recording says that it was made."""
 TASKS = (
     "find-largest-file", "count-errors", "fix-permissions", "sort-and-dedupe", "extract-column", "rename-by-date",
     "merge-configs", "make-archive", "word-frequency", "repair-json", "clean-temp-files", "replace-in-tree",
@@ -80,7 +82,7 @@ class _Run:
         plan, out = self.plan, self.out
         out.add(
             ev.RunStarted(
-                run_id=f"{plan.name}-{plan.seed:04d}", name=plan.name, run_dir=str(self.run_dir), pid=0,
+                run_id=f"{plan.name}-{plan.seed:04d}", name=plan.name, run_dir=HOME, pid=0,
                 model="tiny-terminal", gateway_url="http://127.0.0.1:8741", steps=None, groups_per_batch=plan.groups,
                 group_size=plan.size, on_failure=plan.on_failure, hold_timeout=600.0,
                 config={"config.learning_rate": 0.0005, "harbor.group_size": plan.size},
@@ -225,7 +227,7 @@ class _Run:
             add(
                 ev.TrialFinished(
                     **at, **fate, try_=attempt, turns=turns, prompt_tokens=prompt, sampled_tokens=sampled,
-                    trial_dir=f"{self.run_dir}/trials/s{step}-g{group}-t{trial}",
+                    trial_dir=f"{HOME}/trials/s{step}-g{group}-t{trial}",
                     seconds={"environment": 0.2 * pace, "agent": agent, "verify": 0.1 * pace, "total": total},
                 )
             )  # fmt: skip

@@ -19,9 +19,17 @@ def help_text(entries: list[tuple[str, str]], ascii_only: bool, cells: int) -> l
         out.append(line(Span(f"{key:<11} ", "key"), *head))
         out += [line(" " * 12, *more) for more in rest]
     out += [(), line(Span("Signs of the trials", "title"))]
-    for kind, sign in SIGNS.items():
-        if kind not in ("ambiguous", "unreadable"):
-            out.append(line("  ", Span(sign_text(kind, ascii_only), sign.role), f"         {sign.meaning}"))
+    signs = [(kind, sign) for kind, sign in SIGNS.items() if kind not in ("ambiguous", "unreadable")]
+    columns = 2 if cells >= 72 else 1
+    rows = -(-len(signs) // columns)
+    for y in range(rows):
+        parts: list[Span] = []
+        for kind, sign in signs[y::rows]:
+            parts += [
+                Span(f" {sign_text(kind, ascii_only)} ", sign.role),
+                Span(" " + cell(sign.meaning, cells // columns - 5)),
+            ]
+        out.append(tuple(parts))
     return out
 
 

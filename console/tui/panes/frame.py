@@ -10,7 +10,7 @@ from console.tui.text import Line, Span, fit, line, spread
 
 def _heading(text: str, focused: bool) -> Line:
     name, _, rest = text.partition("  ")
-    return line(Span(f" {name} ", "title+reverse" if focused else "title"), f"{rest} " if rest else "")
+    return line(Span(f" {name} ", "title+reverse" if focused else "title"), f" {rest} " if rest else "")
 
 
 def ruled(

@@ -127,7 +127,8 @@ class _Columns:
     def _note(self, group: GroupState) -> Span:
         pending = pending_command(self.scene, group.group)
         if pending is not None:
-            return Span(f"{pending.command.split('_')[0]} {pending.status}", "limit")
+            doing = "retrying" if pending.command == "retry" else "cancelling"
+            return Span(doing if pending.status == "accepted" else "requested", "limit")
         held = [t for t in group.trials if t.phase == "held"]
         if held:
             left = min((t.hold_deadline or 0.0) for t in held) - self.scene.now

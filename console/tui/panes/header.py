@@ -197,7 +197,10 @@ def alarm(scene: Scene, cells: int) -> Line | None:
     alarms = sorted(state.alarms.values(), key=lambda a: (a.level != "critical", a.since))
     total = len(held) + len(alarms)
     hint: list[Span] = []
-    if held:
+    if scene.link.status == "dead":
+        total += 1
+        text = "the engine is gone and the run did not finish: start it again, it resumes from its last checkpoint"
+    elif held:
         group, trial = held[0]
         rest = None if trial.hold_deadline is None else trial.hold_deadline - scene.now
         what = sanitize(trial.exception or trial.cause or "failure", limit=40)
@@ -209,12 +212,9 @@ def alarm(scene: Scene, cells: int) -> Line | None:
         text = sanitize(first.text, limit=200)
         if first.remedy:
             text += f" {scene.marks.dash} {sanitize(first.remedy, limit=200)}"
-    elif scene.link.status == "dead":
+    elif state.gateway.reachable is False:
         total = 1
-        text = "the engine is gone and the run did not finish: start it again, it resumes from its last checkpoint"
-    elif scene.state.gateway.reachable is False:
-        total = 1
-        g = scene.state.gateway
+        g = state.gateway
         text = f"gateway unreachable for {clock(scene.now - g.since)}: {sanitize(g.detail, limit=120)}"
     else:
         return None

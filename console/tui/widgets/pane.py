@@ -17,6 +17,10 @@ from console.tui.themes import Palette
 _ASCII_TWINS = str.maketrans({"…": ".", "—": "-", "│": "|", "─": "-", "·": ".", "↑": "^", "↓": "v", "▸": ">"})
 
 
+_GAP = 8
+"""Moving the cursor costs about as much as repainting so many cells."""
+
+
 class Pane(Widget):
     """A rectangle of lines. Its size is set from outside; lines beyond it are not shown, missing ones are blank."""
 
@@ -47,8 +51,7 @@ class Pane(Widget):
             if old is new or old == new:
                 continue
             self._strips.pop(y, None)
-            first, end = changed(old, new)
-            dirty.append(Region(first, y, max(1, end - first), 1))
+            dirty += [Region(first, y, end - first, 1) for first, end in changed(old, new)]
         self._lines = list(lines)
         if dirty:
             self.refresh(*dirty)
@@ -67,18 +70,20 @@ class Pane(Widget):
         return strip
 
 
-def changed(old: Line, new: Line) -> tuple[int, int]:
-    """First and end cell of the part of a line that differs."""
+def changed(old: Line, new: Line) -> list[tuple[int, int]]:
+    """Runs of cells that differ, as (first, end); runs with less than `_GAP` cells between them are one."""
     a, b = _cells(old), _cells(new)
     if a is None or b is None:
-        return 0, max(sum(cell_len(s.text) for s in old), sum(cell_len(s.text) for s in new))
-    if len(a) != len(b):
-        shorter = min(len(a), len(b))
-        first = next((i for i in range(shorter) if a[i] != b[i]), shorter)
-        return first, max(len(a), len(b))
-    first = next(i for i in range(len(a) + 1) if i == len(a) or a[i] != b[i])
-    end = next(i for i in range(len(a), -1, -1) if i == 0 or a[i - 1] != b[i - 1])
-    return first, end
+        return [(0, max(sum(cell_len(s.text) for s in old), sum(cell_len(s.text) for s in new)))]
+    runs: list[tuple[int, int]] = []
+    for x, (before, after) in enumerate(zip_longest(a, b)):
+        if before == after:
+            continue
+        if runs and x - runs[-1][1] < _GAP:
+            runs[-1] = (runs[-1][0], x + 1)
+        else:
+            runs.append((x, x + 1))
+    return runs
 
 
 def _cells(spans: Line) -> list[tuple[str, str]] | None:
