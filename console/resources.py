@@ -6,7 +6,6 @@ from pathlib import Path
 
 from console.errors import UsageError
 
-
 BUNDLED_MODEL = "midshipman"
 """Folder of the tiny terminal model."""
 BUNDLED_NAME = f"quarterdeck/{BUNDLED_MODEL}"

@@ -18,10 +18,12 @@ from console.engine.board import Board
 from console.engine.plumbing import HealthWatch, report_totals
 from console.engine.tasks import settle, spawn
 from console.errors import GatewayLostError, UsageError
+from console.findings import refuse
 from console.journal import events as ev
 from console.outcomes.rules import RewardPolicy, classify
 from console.resources import BUNDLED_MODEL, models_dir
 from console.training.options import RunOptions
+from console.training.preflight import check_sandboxes
 from console.training.setup import import_heavy, make_renderer, register_bundled_tokenizers, register_local_tokenizer
 from console.training.trial_config import load_trial_config, substitute
 from console.training.trial_run import FailurePolicy, Totals, TrialContext
@@ -85,6 +87,7 @@ class Workshop:
             raise
         window = await self._check_gateway()
         template = load_trial_config(Path(options.harbor.trial_config))
+        refuse(await asyncio.to_thread(check_sandboxes, template))
         self.capture = self._make_capture(window)
         self.context = TrialContext(
             emit=self._board.emit,

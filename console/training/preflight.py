@@ -17,7 +17,9 @@ from console.errors import UsageError
 from console.findings import NOTE, WARNING, Finding
 from console.training.options import RunOptions
 from console.training.schema import load_schema
-from console.training.trial_config import check_trial_config, load_trial_config
+from console.training.trial_config import check_trial_config, environment_of, load_trial_config
+
+BWRAP = "console.trials.bwrap:BwrapEnvironment"
 
 
 def preflight(options: RunOptions, env: Mapping[str, str]) -> list[Finding]:
@@ -54,7 +56,19 @@ def preflight_harbor(options: RunOptions) -> list[Finding]:
         trial = load_trial_config(options.harbor.trial_config)
     except UsageError:
         return []
-    return check_with_harbor(trial)
+    return [*check_with_harbor(trial), *check_sandboxes(trial)]
+
+
+def check_sandboxes(trial: Mapping[str, Any]) -> list[Finding]:
+    """Whether this host can run the sandboxes that the trial file names, where they are ours (some 100 ms)."""
+    from console.trials.bwrap_check import check_bubblewrap
+
+    if environment_of(trial) != BWRAP:
+        return []
+    return [
+        Finding(code="sandbox.bubblewrap", object="harbor.trial_config", message=problem)
+        for problem in check_bubblewrap()
+    ]
 
 
 async def preflight_gateway(options: RunOptions, env: Mapping[str, str]) -> list[Finding]:

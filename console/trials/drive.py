@@ -24,6 +24,7 @@ from console.trials.protocol import StartTrial, TrialProgress, TrialReport
 log = logging.getLogger(__name__)
 
 _MESSAGE_LIMIT = 2000
+_MESSAGE_HEAD = 300
 _OUTPUT_LIMIT = 8000
 _METADATA_LIMIT = 64 << 10
 
@@ -183,7 +184,7 @@ def _report(
         trial_name=trial.config.trial_name,
         trial_dir=str(trial.paths.trial_dir),
         exception_type=kind,
-        exception_message=message[:_MESSAGE_LIMIT],
+        exception_message=_ends_of(message),
         exception_phase=phase,
         rewards=rewards,
         verifier_output=_verifier_output(trial),
@@ -281,3 +282,11 @@ def _tail(path: Path) -> str:
             return file.read(4 * _OUTPUT_LIMIT).decode(errors="replace")[-_OUTPUT_LIMIT:]
     except OSError:
         return ""
+
+
+def _ends_of(message: str) -> str:
+    """A long message without its middle: it begins with what failed and ends with the output that says why."""
+    if len(message) <= _MESSAGE_LIMIT:
+        return message
+    gap = "\n...\n"
+    return message[:_MESSAGE_HEAD] + gap + message[-(_MESSAGE_LIMIT - _MESSAGE_HEAD - len(gap)) :]

@@ -60,7 +60,7 @@ class TrialReport(msgspec.Struct, tag="report", frozen=True, kw_only=True):
         trial_name: Harbor's name; `trial_dir`: where Harbor wrote its files, None when it never got so far.
         exception_type: bare class name as Harbor records it, None for a clean end. `CancelledError` when cancelled;
             `RunnerLostError` when the runner process died; `TrialCreateError` when Harbor refused the configuration.
-        exception_message: bounded to 2,000 characters.
+        exception_message: bounded to 2,000 characters, its beginning and its end.
         exception_phase: the phase in which it happened, where known.
         rewards: the verifier's rewards as it wrote them, None without a verifier result. Values are numbers;
             non-finite ones arrive as the strings "nan", "inf", "-inf".
