@@ -135,6 +135,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 def _load(arguments: argparse.Namespace, name: str, checkpoints: Path) -> tuple[uvicorn.Server, Gateway]:
+    gc.disable()  # collecting while torch is imported only costs time: nothing of it is garbage
     try:
         import torch
         import uvicorn
@@ -181,6 +182,7 @@ def _load(arguments: argparse.Namespace, name: str, checkpoints: Path) -> tuple[
     # What was imported stays: without this, a full collection stops every thread for 0.2 s now and then.
     gc.collect()
     gc.freeze()
+    gc.enable()
     return uvicorn.Server(options), gateway
 
 
