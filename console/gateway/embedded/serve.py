@@ -38,8 +38,8 @@ TINKER_BASE_URL=http://HOST:PORT and any TINKER_API_KEY that starts with "tml-";
 DIR is a Hugging Face directory: config.json (model_type qwen3), model.safetensors, and tokenizer.json for stop strings.
 """
 _BUNDLED = "midshipman"
-_KV_BUDGET = 1024 * 2**20
-_PREFIX_BUDGET_SHARE = 5  # kept prefixes may hold one fifth of the key-value budget
+_KV_BUDGET = 768 * 2**20
+_PREFIX_BUDGET_SHARE = 6  # kept prefixes may hold one sixth of the key-value budget
 
 
 def build_parser() -> argparse.ArgumentParser:
