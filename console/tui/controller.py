@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from console.control.client import new_command
 from console.control.commands import CommandResult
@@ -16,9 +16,11 @@ from console.state.sanitize import sanitize
 from console.tui.actions import BY_ID, Action, available, key_labels
 from console.tui.layout import Layout
 from console.tui.picture import Scene, Selection, Trends, held_trials, ordered
-from console.tui.replay import ReplaySource
 from console.tui.source import Source
 from console.tui.text import Line, Span, line
+
+if TYPE_CHECKING:
+    from console.tui.replay import ReplaySource
 
 MESSAGE_SECONDS = 8.0
 FOCUSABLE = ("groups", "trials", "events")
@@ -352,8 +354,7 @@ class Controller:
 
     @property
     def _replay(self) -> ReplaySource:
-        assert isinstance(self.source, ReplaySource)
-        return self.source
+        return cast("ReplaySource", self.source)  # `act` lets replay actions through in a replay only
 
     def do_play(self) -> None:
         """Play or pause."""

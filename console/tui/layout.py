@@ -1,6 +1,6 @@
 """Where each part of the screen goes, as rectangles. Pure: size and contents in, boxes out.
 
-Narrow screens stack sections under rule lines; they give way in the order events, steps, trials, groups. Wide ones
+Narrow screens stack sections under rule lines; events give way first, then steps. Wide ones
 (from 110x30) have two framed columns. Below 60x16 there is one line only.
 """
 
@@ -58,39 +58,24 @@ def _narrow(boxes: dict[str, Box], width: int, top: int, space: int, groups: int
 
 
 def share(space: int, groups: int, trials: int, steps: int, steps_max: int) -> dict[str, int]:
-    """Rows (title included) for groups, trials, steps and events, together exactly `space`.
+    """Rows (title included) for groups, trials, steps and events, together exactly `space`; at least 6.
 
-    Groups take what they need up to 40 % when that is scarce, trials up to half of the rest; steps their fixed rows
-    while they last; events what is left, at least two rows while there is room, and all of the surplus.
+    The lists scroll, so that they never take more than 40 % (groups) and 45 % (trials) while others need the room.
+    Events give way first, then steps; the surplus goes to longer lists, then to steps, and the rest to events.
     """
     want_groups, want_trials = max(1, groups) + 1, max(1, trials) + 1
-    need = want_groups + want_trials + steps + 2
-    got_groups, got_trials, got_steps, got_events = want_groups, want_trials, steps, 2
-    over = need - space
-    if over > 0:
-        cut = min(over, got_events)
-        got_events, over = got_events - cut, over - cut
-        if over > 0 and over < got_steps:
-            cut = min(over, got_steps - 2)
-            got_steps, over = got_steps - cut, over - cut
-        elif over > 0:
-            over, got_steps = over - got_steps, 0
-        if over > 0:
-            floor = min(want_trials, max(3, (space - min(want_groups, int(space * 0.4))) // 2))
-            cut = min(over, got_trials - floor)
-            got_trials, over = got_trials - cut, over - cut
-        if over > 0:
-            got_groups = max(2, got_groups - over)
-            got_trials = space - got_groups - got_steps - got_events
-    spare = space - got_groups - got_trials - got_steps - got_events
-    if spare > 6:
-        more = min(steps_max - got_steps, spare - 6)
-        got_steps, spare = got_steps + more, spare - more
-    if got_events >= 2 or spare >= 2:
-        got_events += spare
-    else:
-        got_trials += spare
-    return {"groups": got_groups, "trials": got_trials, "steps": got_steps, "events": got_events}
+    got_groups = min(want_groups, max(3, space * 40 // 100))
+    got_trials = min(want_trials, max(3, space * 45 // 100))
+    left = space - got_groups - got_trials
+    got_steps = steps if left >= steps else 2 if left >= 2 else 0
+    left -= got_steps
+    if got_steps and left > 6:
+        more = min(steps_max - got_steps, left - 6)
+        got_steps, left = got_steps + more, left - more
+    if left >= 2:
+        return {"groups": got_groups, "trials": got_trials, "steps": got_steps, "events": left}
+    more = min(left, want_groups - got_groups)
+    return {"groups": got_groups + more, "trials": got_trials + left - more, "steps": got_steps, "events": 0}
 
 
 def _wide(boxes: dict[str, Box], width: int, top: int, space: int, groups: int, trials: int) -> Layout:

@@ -118,7 +118,7 @@ def count(value: float | int | None) -> str:
             return f"{value:.1f}{unit}"
         if value < 999.5:
             return f"{value:.0f}{unit}"
-    return f"{value:.0f}P"
+    return f"{value / 1000:.0f}P"
 
 
 def clock(seconds: float | None) -> str:

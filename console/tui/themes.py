@@ -1,4 +1,4 @@
-"""Theme files: YAML, checked by pydantic, turned into a Textual theme and into the styles of the roles.
+"""Theme files: YAML, checked against a type, turned into a Textual theme and into the styles of the roles.
 
 A file that cannot be read or does not fit is reported by name and skipped; the console starts without it.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from rich.style import Style
 
 from console.state.sanitize import sanitize
@@ -18,23 +18,22 @@ if TYPE_CHECKING:
     from textual.theme import Theme
 
 DEFAULT_THEME = "dark"
-_ANSI = "default|(?:bright_)?(?:black|red|green|yellow|blue|magenta|cyan|white)"
-Colour = Annotated[str, StringConstraints(pattern=rf"^(#[0-9a-fA-F]{{6}}|{_ANSI})$")]
+_ANSI = "default|(bright_)?(black|red|green|yellow|blue|magenta|cyan|white)"
+Colour = Annotated[str, msgspec.Meta(pattern=rf"^(#[0-9a-fA-F]{{6}}|{_ANSI})$", description="#rrggbb or an ANSI name")]
+Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9-]{0,30}$")]
 _FLAGS = {"bold": Style(bold=True), "reverse": Style(reverse=True)}
 
 
-class OutcomeColours(BaseModel):
+class OutcomeColours(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Colours of the four outcome roles."""
 
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
-
-    passed: Colour = Field(alias="pass")
+    passed: Colour = msgspec.field(name="pass")
     zero: Colour
     limit: Colour
     infra: Colour
 
 
-class ThemeFile(BaseModel):
+class ThemeFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """One theme.
 
     Attributes:
@@ -46,9 +45,7 @@ class ThemeFile(BaseModel):
         plain: no colour tells outcomes apart, attributes do; exempt from the test of colour distance.
     """
 
-    model_config = ConfigDict(extra="forbid")
-
-    name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,30}$")]
+    name: Name
     title: str
     dark: bool = True
     ansi: bool = False
@@ -155,31 +152,31 @@ def load_theme(path: Path) -> ThemeFile:
     """One theme file. Raises `ValueError` with one line that names the file, the key and the fault."""
     try:
         data = yaml.load(path.read_text("utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        return ThemeFile.model_validate(data)
+        return msgspec.convert(data, ThemeFile)
     except OSError as error:
         raise ValueError(f"theme {path.name}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"theme {path.name}: not UTF-8") from error
     except yaml.YAMLError as error:
         raise ValueError(f"theme {path.name}: not YAML ({sanitize(str(error), limit=120)})") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise ValueError(f"theme {path.name}: {sanitize(where, limit=40)}: {first['msg']}") from error
+    except msgspec.ValidationError as error:
+        text = str(error)
+        if "matching regex" in text and ".name`" not in text:
+            text = f"expected a colour, #rrggbb or an ANSI name{text[text.rindex(' - at') :]}"
+        raise ValueError(f"theme {path.name}: {sanitize(text, limit=160)}") from error
 
 
-FALLBACK = ThemeFile.model_validate(
-    {
-        "name": DEFAULT_THEME,
-        "title": "Terminal colours",
-        "ansi": True,
-        "background": "default",
-        "foreground": "default",
-        "muted": "default",
-        "rule": "default",
-        "accent": "default",
-        "selection": "default",
-        "outcome": {"pass": "default", "zero": "default", "limit": "default", "infra": "default"},
-        "plain": True,
-    }
+_PLAIN = OutcomeColours("default", "default", "default", "default")
+FALLBACK = ThemeFile(
+    name=DEFAULT_THEME,
+    title="Terminal colours",
+    ansi=True,
+    background="default",
+    foreground="default",
+    muted="default",
+    rule="default",
+    accent="default",
+    selection="default",
+    outcome=_PLAIN,
+    plain=True,
 )

@@ -138,7 +138,7 @@ def test_outcome_colours_are_apart(theme: ThemeFile, vision: str) -> None:
     [
         ("name: [", "not YAML"),
         ("name: x", "title"),
-        ("- a\n- b", "the file"),
+        ("- a\n- b", "object"),
         (themes_dir().joinpath("dark.yaml").read_text().replace("#111418", "red-ish"), "background"),
         (themes_dir().joinpath("dark.yaml").read_text() + "\ncolour: blue", "colour"),
     ],

@@ -198,7 +198,7 @@ def _trial_row(scene: Scene, trial: TrialState, cells: int) -> Line:
             Span(f"  in {count(trial.prompt_tokens):>5}"),
             Span(f" out {count(trial.sampled_tokens):>5}"),
             Span("  " + cell(note.text, size), note.role),
-            Span(cell(clock(ended - began), 7, right=True) if began is not None else " " * 7),
+            Span(cell(clock(ended - began), 7, right=True) if began is not None else " " * 7, "muted"),
         ]
     out = fit(spans, cells)
     return restyle(out, "selected") if selected and scene.selection.focus == "trials" else out
