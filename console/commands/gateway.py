@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 from console.errors import UsageError
-from console.resources import BUNDLED_MODEL, BUNDLED_NAME, models_dir
 
 HELP = """\
 usage: quarterdeck gateway serve [--model DIR] [options]
@@ -27,11 +26,4 @@ def gateway_main(argv: list[str]) -> int:
     require_engine()
     from console.gateway.embedded.serve import main
 
-    return main(_with_a_model(argv[1:]))
-
-
-def _with_a_model(words: list[str]) -> list[str]:
-    """The words; the bundled model under its own name when they name none."""
-    if any(word == "--model" or word.startswith("--model=") for word in words):
-        return words
-    return ["--model", str(models_dir() / BUNDLED_MODEL), "--name", BUNDLED_NAME, *words]
+    return main(argv[1:])

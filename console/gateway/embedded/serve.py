@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.errors import QuarterdeckError, UsageError
+from console.resources import BUNDLED_MODEL, BUNDLED_NAME, models_dir
 
 if TYPE_CHECKING:
     import uvicorn
@@ -37,7 +38,6 @@ TINKER_BASE_URL=http://HOST:PORT and any TINKER_API_KEY that starts with "tml-";
 
 DIR is a Hugging Face directory: config.json (model_type qwen3), model.safetensors, and tokenizer.json for stop strings.
 """
-_BUNDLED = "midshipman"
 _KV_BUDGET = 768 * 2**20
 _PREFIX_BUDGET_SHARE = 6  # kept prefixes may hold one sixth of the key-value budget
 
@@ -50,10 +50,10 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--model", type=Path, metavar="DIR", help=f"the model directory (default: the bundled {_BUNDLED})")
+    add("--model", type=Path, metavar="DIR", help=f"the model directory (default: the bundled {BUNDLED_MODEL})")
     add(
         "--name",
-        help="the name that clients ask for as base_model (default: the directory's name, or quarterdeck/midshipman)",
+        help=f"the name that clients ask for as base_model (default: the directory's name, or {BUNDLED_NAME})",
     )
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s, this machine only)")
     add("--port", type=_port, default=0, help="port to listen on; 0 picks a free one (default: %(default)s)")
@@ -106,10 +106,8 @@ def _serve(arguments: argparse.Namespace) -> int:
     from console.gateway.embedded.config import load_config
 
     if arguments.model is None:
-        from console.resources import models_dir
-
-        arguments.model = models_dir() / _BUNDLED
-        arguments.name = arguments.name or f"quarterdeck/{_BUNDLED}"
+        arguments.model = models_dir() / BUNDLED_MODEL
+        arguments.name = arguments.name or BUNDLED_NAME
     config = load_config(arguments.model)
     name = arguments.name or arguments.model.resolve().name
     checkpoints = arguments.checkpoints or _default_checkpoints()
