@@ -45,7 +45,7 @@ def _engine(id: str, key: str, label: str, command: str, help: str, rank: int) -
 ACTIONS: tuple[Action, ...] = (
     Action("help", ("question_mark", "f1"), "?", "help", "this help", rank=0),
     Action("open", ("enter",), "enter", "open", "the selected trial: outcome, cause, evidence, times", rank=5),
-    _engine("cancel_group", "x", "cancel group", "cancel_group", "cancel the selected group", 10),
+    _engine("cancel_group", "x", "cancel", "cancel_group", "cancel the selected group", 10),
     _engine("cancel_trial", "X", "cancel trial", "cancel_trial", "cancel the selected trial", 32),
     _engine(
         "retry", "r", "retry", "retry", "try the selected trial's, or its group's, infrastructure failures again", 11
@@ -59,8 +59,8 @@ ACTIONS: tuple[Action, ...] = (
         "stop when the current step is trained and saved; again to take it back",
         12,
     ),
-    Action("detach", ("d",), "d", "detach", "leave; the run goes on", "live", rank=20),
-    Action("quit", ("q", "ctrl+q"), "q", "quit", "close the console; a run is never stopped by it", rank=1),
+    Action("detach", ("d",), "d", "detach", "leave; the run goes on", "live", rank=1),
+    Action("quit", ("q", "ctrl+q"), "q", "quit", "close the console; a run is never stopped by it", rank=2),
     Action("interrupt", ("ctrl+c",), "ctrl+c", "", "choose: detach, stop after the step, stop now", rank=60),
     Action("up", ("up", "k"), "↑ k", "", "one row up", rank=61),
     Action("down", ("down", "j"), "↓ j", "", "one row down", rank=62),

@@ -29,8 +29,7 @@ async def render(
     from console.tui.replay import ReplaySource
     from console.tui.themes import Themes
 
-    source = ReplaySource(open_record(run_dir), at_end=False)
-    source.playing = False
+    source = ReplaySource(open_record(run_dir), speed=1.0, clock=lambda: 0.0)  # time stands still
     last = source.record.journal.last_seq
     app = ConsoleApp(source, Themes(themes_dir()), theme, ascii_only)
     async with app.run_test(size=(width, height)) as pilot:
