@@ -13,7 +13,8 @@ def attach_main(argv: list[str]) -> int:
     """Run `attach`; the exit code."""
     parser = argparse.ArgumentParser(
         prog="quarterdeck attach",
-        description="Opens the console on a live run. Leaving it (q, d, a dropped line) leaves the run alone.",
+        description="Opens the console on a live run; one that has ended opens as a recording, at its end. Leaving it "
+        "(q, d, a dropped line) leaves the run alone.",
         epilog="examples:  quarterdeck attach        the only live run\n"
         "           quarterdeck attach 20261129    a run by the start of its id, its name, or its directory\n"
         "           quarterdeck attach --socket /tmp/q.sock    through a forwarded socket",
@@ -39,10 +40,9 @@ def attach_main(argv: list[str]) -> int:
             raise UsageError("name a run or --socket, not both")
         return attach(args.socket, theme=args.theme, ascii=args.ascii, mouse=args.mouse, read_only=args.read_only)
     info = find_run(args.run)
-    if info.state != "live" or info.socket is None:
-        raise UsageError(f"run {info.run_id} is {info.state}, not live: quarterdeck replay {info.run_dir}")
+    live = info.state == "live" and info.socket is not None
     return attach(
-        Path(info.socket),
+        Path(info.socket) if live and info.socket else Path(info.run_dir),
         run_dir=Path(info.run_dir),
         theme=args.theme,
         ascii=args.ascii,
@@ -60,16 +60,23 @@ def replay_main(argv: list[str]) -> int:
     )
     parser.add_argument("run", help="run directory, or run id, its start, or name")
     parser.add_argument(
-        "--speed", type=float, help="times real time, 0.25 to 64, 0 for as fast as it goes; default: watchable"
+        "--speed", help="times real time, 0.25 to 64, or max; the default makes the recording watchable"
     )
     _look(parser)
     args = parser.parse_args(argv)
     from console.tui.main import replay
+    from console.tui.replay import parse_speed
 
     run_dir = Path(args.run)
     if not run_dir.is_dir():
         run_dir = Path(find_run(args.run).run_dir)
-    return replay(run_dir, speed=args.speed, theme=args.theme, ascii=args.ascii, mouse=args.mouse)
+    return replay(
+        run_dir,
+        speed=parse_speed(args.speed) if args.speed is not None else None,
+        theme=args.theme,
+        ascii=args.ascii,
+        mouse=args.mouse,
+    )
 
 
 def _look(parser: argparse.ArgumentParser) -> None:

@@ -1,9 +1,14 @@
-"""What the events pane says: one sentence for each event that a person wants to know of."""
+"""What the events pane says: one sentence for each event that a person wants to know of.
+
+Names and texts may come from a policy, its sandbox or a task: each is sanitised by itself before they are joined, so that
+one field cannot open a sequence that another closes.
+"""
 
 from __future__ import annotations
 
 from console.journal import events as ev
 from console.state.model import EVENTS_KEPT, EventLine, RunState
+from console.state.sanitize import sanitize as clean
 
 _QUIET = frozenset({ev.TrialTurn, ev.TrialPhase, ev.CaptureStats, ev.SandboxStats, ev.StepStarted, ev.GroupStarted})
 SCORED = frozenset({"completed", "agent_timeout", "context_overflow", "output_limit"})
@@ -40,40 +45,44 @@ def _text(state: RunState, event: ev.Event) -> tuple[str, str, str | None]:
             return f"{name} held: waits for retry, or the run stops", "warning", None
         case ev.TrialRetried():
             name = trial_name(event.group, event.trial)
-            return f"{name} try {event.try_ + 1} granted by {event.by}", "info", None
+            return f"{name} try {event.try_ + 1} granted by {clean(event.by)}", "info", None
         case ev.GroupFinished(kept=False):
-            return f"g{event.group + 1} dropped: {event.reason or 'no reason given'}", "warning", None
+            return f"g{event.group + 1} dropped: {clean(event.reason) or 'no reason given'}", "warning", None
         case ev.StepFinished():
             return _step_finished(event), "info", None
         case ev.GatewayHealth():
             changed = state.gateway.since == event.ts
             if changed and not event.reachable:
-                return f"gateway unreachable: {event.detail}", "error", None
+                return f"gateway unreachable: {clean(event.detail)}", "error", None
             return ("gateway reachable" if changed else ""), "info", None
         case ev.RunStarted(resumed_from=resumed):
             where = f", resumed at step {resumed}" if resumed is not None else ""
-            return f"run {event.name or event.run_id} started{where}", "info", None
+            return f"run {clean(event.name or event.run_id)} started{where}", "info", None
         case ev.RunFinished():
-            text = f"run {event.status}, exit {event.exit_code}" + (f": {event.reason}" if event.reason else "")
+            text = f"run {event.status}, exit {event.exit_code}" + (f": {clean(event.reason)}" if event.reason else "")
             return text, "info" if event.exit_code == 0 else "warning", None
         case ev.CheckpointSaved():
-            return f"checkpoint {event.name} saved at step {event.step}", "info", None
+            return f"checkpoint {clean(event.name)} saved at step {event.step}", "info", None
         case ev.AlarmOpened():
-            return f"alarm: {event.text}", "error" if event.level == "critical" else "warning", None
+            return f"alarm: {clean(event.text)}", "error" if event.level == "critical" else "warning", None
         case ev.AlarmClosed():
             return f"alarm over: {event.key}", "info", None
         case ev.CommandRequested():
-            return f"{event.command} requested by {event.author or 'operator'}", "info", None
+            return f"{event.command} requested by {clean(event.author) or 'operator'}", "info", None
         case ev.CommandFinished():
             command = state.commands.get(event.id)
             name = command.command if command is not None else "command"
-            return f"{name} {event.status}: {event.result}", "info" if event.status == "done" else "warning", None
+            return (
+                f"{name} {event.status}: {clean(event.result)}",
+                "info" if event.status == "done" else "warning",
+                None,
+            )
         case ev.StopRequested():
             if not event.when:
                 return "stop request taken back", "info", None
             return f"stop requested ({event.when.replace('_', ' ')})", "warning", None
         case ev.Note():
-            return event.text, event.level, None
+            return clean(event.text), event.level, None
         case ev.JournalRepaired():
             return f"journal repaired: {event.dropped_bytes} bytes of a torn line dropped", "warning", None
         case _:
@@ -85,12 +94,12 @@ def _trial_finished(e: ev.TrialFinished) -> tuple[str, str, str | None]:
     if e.outcome == "completed":
         return "", "info", None
     if e.outcome == "cancelled":
-        return f"{name} cancelled by {e.cause or 'run'}", "info", e.outcome
+        return f"{name} cancelled by {clean(e.cause) or 'run'}", "info", e.outcome
     if e.outcome in SCORED:
         reward = "--" if e.reward is None else f"{e.reward:.2f}"
         return f"{name} {e.outcome.replace('_', ' ')}, scored r={reward}", "info", e.outcome
-    what = " ".join(x for x in (e.outcome.replace("_", " "), e.cause.replace("_", " "), e.exception or "") if x)
-    detail = f": {e.evidence[:120]}" if e.evidence else ""
+    what = " ".join(x for x in (e.outcome.replace("_", " "), e.cause.replace("_", " "), clean(e.exception or "")) if x)
+    detail = f": {clean(e.evidence, 120)}" if e.evidence else ""
     return f"{name} {what}{detail}", "error", e.outcome
 
 
