@@ -65,32 +65,41 @@ def launch(options: RunOptions, run_id: str, *, on_failure: str, owned: bool) ->
         QuarterdeckError: what the engine said instead of starting; its exit code is kept.
     """
     run_dir = options.log_path
-    _make_private(run_dir)
-    options.write(run_dir / OPTIONS_FILE)
+    options_file = run_dir / f"options.{run_id}.json"
+    try:
+        with _prepared(run_dir, options, options_file) as log:
+            return _start(options_file, log, run_dir, run_id, on_failure, owned)
+    finally:
+        with contextlib.suppress(OSError):
+            options_file.unlink(missing_ok=True)  # the engine has taken it, or will not
+
+
+def _start(options_file: Path, log: IO[bytes], run_dir: Path, run_id: str, on_failure: str, owned: bool) -> LaunchedRun:
     announce_read, announce_write = os.pipe()
     owner_read, owner_write = os.pipe() if owned else (None, None)
     command = [sys.executable, "-m", "console.engine", "--run-dir", str(run_dir), "--run-id", run_id]
-    command += ["--on-failure", on_failure, "--announce-fd", str(announce_write)]
+    command += ["--options", str(options_file), "--on-failure", on_failure, "--announce-fd", str(announce_write)]
     passed = [announce_write]
     if owner_read is not None:
         command += ["--owner-fd", str(owner_read)]
         passed.append(owner_read)
-    with _log_file(run_dir / "engine.log") as log:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            pass_fds=passed,
-            cwd=run_dir,
-            env=_environment(),
-        )
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        pass_fds=passed,
+        cwd=run_dir,
+        env=_environment(),
+    )
     for fd in passed:
         os.close(fd)
     record = _announcement(announce_read, process, run_dir)
     if record.get("type") != "launch":
         process.wait()
+        if owner_write is not None:
+            os.close(owner_write)
         error = QuarterdeckError(str(record.get("message")))
         error.exit_code = int(str(record.get("exit_code", 7)))
         raise error
@@ -99,15 +108,16 @@ def launch(options: RunOptions, run_id: str, *, on_failure: str, owned: bool) ->
     )
 
 
-def _make_private(run_dir: Path) -> None:
+def _prepared(run_dir: Path, options: RunOptions, options_file: Path) -> IO[bytes]:
+    """The directory with the options in it, and the engine's open log. Raises `UsageError` when it is not possible."""
     try:
         run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        options.write(options_file)
+        return os.fdopen(os.open(run_dir / "engine.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
     except OSError as error:
-        raise UsageError(f"config.log_path={run_dir}: {error.strerror or error}; choose another directory") from None
-
-
-def _log_file(path: Path) -> IO[bytes]:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
+        raise UsageError(
+            f"config.log_path={run_dir}: cannot be written ({error.strerror or error}); choose another directory"
+        ) from None
 
 
 def _environment() -> dict[str, str]:

@@ -31,7 +31,10 @@ class CapturedCall(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class CallReport(msgspec.Struct, kw_only=True, frozen=True):
-    """One ended model call, for progress and totals. `status`: stop, length, or the kind of failure."""
+    """One ended model call, for progress and totals.
+
+    `status`: stop, length, or the kind of failure: backend, overflow, client, auth, request, no_logprobs, capture.
+    """
 
     status: str
     ok: bool
@@ -62,7 +65,7 @@ class Route(Protocol):
         """Take no more calls: the agent's time is over, whatever still runs in its sandbox."""
 
     async def seal(self) -> CapturedTrial:
-        """Close the route; calls under way are cancelled and not captured. Idempotent."""
+        """Close the route; calls under way are cancelled and not captured. Idempotent, and never half done."""
 
 
 class CaptureGateway(Protocol):
@@ -75,8 +78,11 @@ class CaptureGateway(Protocol):
     def begin_step(self, step: int) -> None:
         """Calls from now on belong to this step."""
 
-    def sync(self) -> None:
-        """Force what was captured so far to the disk, before a batch trains on it. Raises `OSError`."""
+    async def check(self) -> None:
+        """Raises `UsageError` when routes cannot be opened at all."""
+
+    async def sync(self) -> None:
+        """Force what was captured so far to the disk, before a batch trains on it. Raises `CaptureError`."""
 
     async def open_route(self, key: str, sampler: Any, on_call: Callable[[CallReport], None]) -> Route:
         """A route for one try.
@@ -84,6 +90,9 @@ class CaptureGateway(Protocol):
         Args:
             key: the engine's name of the try; sampler: the policy's `tinker.SamplingClient`.
             on_call: called on the main loop when a call ends.
+
+        Raises:
+            OSError: it cannot listen.
         """
 
     async def close(self) -> None:

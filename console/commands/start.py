@@ -11,6 +11,7 @@ from typing import Literal
 from console.errors import UsageError
 from console.findings import WARNING, Finding, errors, refuse
 from console.launching import LaunchedRun, launch, new_run_id, require_engine
+from console.records.cookbook import last_checkpoint_batch
 from console.training.options import RunOptions
 
 Watch = Literal["console", "headless", "plain", "detach"]
@@ -58,14 +59,42 @@ def start(options: RunOptions, watch: Watch) -> int:
     for finding in findings:
         if finding.level == WARNING:
             sys.stderr.write(f"quarterdeck: warning: {finding.line()}\n")
+    step = last_checkpoint_batch(options.log_path)
+    if step is not None and step >= planned_steps(options):
+        return _already_complete(options, watch, step)
     return watch_run(options, watch)
+
+
+def planned_steps(options: RunOptions) -> int:
+    """How many steps the options ask for; the tasks directory must exist."""
+    tasks = sum((path / "task.toml").is_file() for path in options.tasks_dir.iterdir() if path.is_dir())
+    epochs = int(options.value("config.dataset_builder.epochs"))
+    batches = -(-tasks * epochs // int(options.value("config.dataset_builder.groups_per_batch")))
+    limit: int | None = options.value("config.max_steps")
+    return batches if limit is None else min(batches, limit)
+
+
+def _already_complete(options: RunOptions, watch: Watch, step: int) -> int:
+    """Nothing to do is success; a script that reads JSON lines gets its last one."""
+    sys.stderr.write(
+        f"quarterdeck: {options.log_path} is already complete, {step} steps: raise config.max_steps or "
+        "config.dataset_builder.epochs to go on, or name another config.log_path\n"
+    )
+    if watch == "headless":
+        from console.headless.output import Reporter
+
+        Reporter(sys.stdout, sys.stderr, plain=False).done("completed", 0, step, "already complete")
+    return 0
 
 
 def watch_run(options: RunOptions, watch: Watch, *, leave_after: float | None = None) -> int:
     """Start the engine and watch it. `leave_after`: seconds after the run's end at which the console closes itself."""
     owned = watch in ("headless", "plain")
     policy = options.failure_policy(interactive=watch == "console")
+    step = last_checkpoint_batch(options.log_path)
     run = launch(options, new_run_id(), on_failure=policy, owned=owned)
+    if step is not None:
+        sys.stderr.write(f"quarterdeck: {options.log_path} holds a run: it resumes from step {step}\n")
     if owned:
         from console.control.runs import run_at
         from console.headless import run_headless

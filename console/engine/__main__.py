@@ -17,6 +17,7 @@ import msgspec
 
 from console.engine.cause import one_line
 from console.errors import QuarterdeckError
+from console.launching import OPTIONS_FILE
 from console.training.options import RunOptions
 
 QUIET = {
@@ -34,6 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="console.engine")
     parser.add_argument("--run-dir", type=Path, required=True)
     parser.add_argument("--run-id", required=True)
+    parser.add_argument("--options", type=Path, required=True)
     parser.add_argument("--on-failure", required=True)
     parser.add_argument("--announce-fd", type=int, required=True)
     parser.add_argument("--owner-fd", type=int)
@@ -44,18 +46,28 @@ def main() -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for chatty in ("httpx", "aiohttp.access", "tinker", "tinker_cookbook", "pylatexenc"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
-    code = asyncio.run(_main(args))
+    asyncio.run(_main_and_exit(args))
+
+
+async def _main_and_exit(args: argparse.Namespace) -> None:
+    code = 7
+    try:
+        code = await _main(args)
+    except BaseException:
+        logging.getLogger(__name__).exception("the engine failed")
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)  # the training thread may be blocked inside the SDK for minutes; the journal is closed
+    # The journal is closed. Threads may be blocked for minutes, inside the SDK or on a disk: nobody waits for them.
+    os._exit(code)
 
 
 async def _main(args: argparse.Namespace) -> int:
     from console.engine.supervisor import Engine
 
     try:
-        options = RunOptions.from_json((args.run_dir / "options.json").read_bytes())
+        options = RunOptions.from_json(args.options.read_bytes())
         engine = Engine(options, args.run_dir, args.run_id, args.on_failure, args.owner_fd)
+        args.options.replace(args.run_dir / OPTIONS_FILE)  # only now: the directory may have been a live run's
         await engine.start()
     except (QuarterdeckError, OSError) as error:
         code = error.exit_code if isinstance(error, QuarterdeckError) else 7

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from console.control.audit import AuditLog
@@ -16,6 +17,7 @@ from console.control.dispatch import CommandDispatcher, CommandHandler
 from console.control.past import PastLines
 from console.control.server import ControlServer
 from console.journal import events as ev
+from console.journal.layout import JournalWriteError
 from console.journal.writer import JournalWriter
 from console.state.alarms import alarms
 from console.state.model import encode_state
@@ -28,6 +30,9 @@ log = logging.getLogger(__name__)
 
 class Board:
     """Journal, view, alarms and socket of one run.
+
+    Attributes:
+        on_failure: called when the journal takes an event no more; the run must end, for nothing else is true.
 
     Args:
         run_dir: the run's directory; run_id: its name in the registry; socket_path: where to listen.
@@ -59,6 +64,8 @@ class Board:
         )
         self._journal.subscribe(self._written)
         self._alarm_task: asyncio.Task[None] | None = None
+        self._closed = False
+        self.on_failure: Callable[[OSError], None] = lambda error: None
 
     async def start(self) -> None:
         """Bind the socket and begin to watch for alarms."""
@@ -66,8 +73,18 @@ class Board:
         self._alarm_task = asyncio.create_task(self._watch_alarms())
 
     def emit(self, event: ev.Event) -> None:
-        """Append an event; the view has it when this returns. Raises `OSError` when the disk refuses it."""
-        self._journal.append(event)
+        """Append an event; the view has it when this returns. After the last event, nothing is taken any more.
+
+        Raises:
+            JournalWriteError: the disk refuses it (an `OSError`); `on_failure` was told.
+        """
+        if self._closed:
+            return
+        try:
+            self._journal.append(event)
+        except OSError as error:
+            self.on_failure(error)
+            raise
 
     def _written(self, line: bytes, event: ev.Event) -> None:
         apply(self.view, event)
@@ -89,19 +106,28 @@ class Board:
     async def _watch_alarms(self) -> None:
         while True:
             await asyncio.sleep(ALARM_SECONDS)
-            try:
+            with contextlib.suppress(JournalWriteError):  # `emit` told of it
                 self.check_alarms()
+            try:
                 self._journal.flush()
             except OSError as error:
-                log.error("journal: %s", error)
+                self.on_failure(error)
 
-    async def close(self, finished: ev.RunFinished) -> None:
-        """Close commands, write the last event, close the journal, then the socket."""
+    async def close(self, finished: ev.RunFinished | None) -> None:
+        """Close commands, write the last event if there is one, close the journal, then the socket. Never raises."""
         if self._alarm_task is not None:
             self._alarm_task.cancel()
         await self.dispatcher.close()
-        with contextlib.suppress(OSError):
-            self.emit(finished)
-        self._journal.close()
-        self._audit.close()
-        await self.server.close()
+        if finished is not None:
+            with contextlib.suppress(OSError):
+                self.emit(finished)
+        self._closed = True
+        for what in (self._journal, self._audit):
+            try:
+                what.close()
+            except OSError as error:
+                log.error("%s", error)
+        try:
+            await self.server.close()
+        except OSError as error:
+            log.error("closing the socket: %s", error)

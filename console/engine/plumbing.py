@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import contextlib
 import time
+from collections import deque
 from collections.abc import Callable
 
 import httpx
@@ -12,12 +13,12 @@ import msgspec
 
 from console.gateway.probe import GatewayHealth, probe
 from console.journal import events as ev
+from console.journal.layout import JournalWriteError
 from console.training.trial_run import Totals
 
 REPORT_SECONDS = 1.0
+OUTAGES_KEPT = 64
 AT_LEAST_EVERY = 10.0
-
-log = logging.getLogger(__name__)
 
 
 class HealthWatch:
@@ -32,11 +33,28 @@ class HealthWatch:
         self.last: GatewayHealth | None = None
         self._told: ev.GatewayHealth | None = None
         self._told_at = 0.0
+        self._outages: deque[tuple[float, float]] = deque(maxlen=OUTAGES_KEPT)
+        self._away_since: float | None = None
+
+    def outage(self, since: float) -> float:
+        """Seconds for which the gateway did not answer, from a monotonic time until now."""
+        now = time.monotonic()
+        spans = [*self._outages, *([(self._away_since, now)] if self._away_since is not None else [])]
+        return sum(max(0.0, end - max(begin, since)) for begin, end in spans)
+
+    def _note_outage(self, asked: float, reachable: bool) -> None:
+        if not reachable:
+            self._away_since = asked if self._away_since is None else self._away_since
+        elif self._away_since is not None:
+            self._outages.append((self._away_since, time.monotonic()))
+            self._away_since = None
 
     async def once(self, client: httpx.AsyncClient) -> GatewayHealth:
         """Probe and report."""
+        asked = time.monotonic()
         health = await probe(self._base_url, self._api_key, client=client)
         self.last = health
+        self._note_outage(asked, health.reachable)
         event = ev.GatewayHealth(
             reachable=health.reachable,
             latency_ms=round(health.latency_ms, 2) if health.latency_ms is not None else None,
@@ -55,7 +73,8 @@ class HealthWatch:
         """Probe for ever."""
         async with httpx.AsyncClient(trust_env=False) as client:
             while True:
-                await self.once(client)
+                with contextlib.suppress(JournalWriteError):  # the board ends the run
+                    await self.once(client)
                 await asyncio.sleep(self._interval)
 
 

@@ -23,7 +23,7 @@ from console.errors import QuarterdeckError
 from console.journal import events as ev
 from console.records.run_dir import Manifest, write_manifest
 from console.training.options import RunOptions
-from console.training.trial_run import PolicyStopError, Totals
+from console.training.trial_run import Totals
 
 if TYPE_CHECKING:
     from console.engine.workshop import Workshop
@@ -61,6 +61,7 @@ class Engine:
         self._stop_after_step = False
         self._requested_in_step: int | None = None
         self.board = Board(run_dir, run_id, socket_path(run_id), EngineCommands(self))
+        self.board.on_failure = self._journal_failed
 
     # --- what commands act on -------------------------------------------------------------------------------------
 
@@ -94,7 +95,14 @@ class Engine:
         self._causes.give(cause)
         if not self._end.is_set():
             self._end.set()
-            self.board.emit(ev.RunPhase(phase="stopping", detail=one_line(cause.reason, 200)))
+            with contextlib.suppress(OSError):
+                self.board.emit(ev.RunPhase(phase="stopping", detail=one_line(cause.reason, 200)))
+
+    def _journal_failed(self, error: OSError) -> None:
+        """What the journal does not hold did not happen, so the run cannot go on."""
+        if not self.ending:
+            log.error("the run ends: %s", error)
+        self.end(Cause(status="failed", exit_code=7, reason=one_line(str(error))))
 
     # --- the run --------------------------------------------------------------------------------------------------
 
@@ -115,41 +123,54 @@ class Engine:
         return cause
 
     async def start(self) -> None:
-        """Bind the socket, write the first event and register the run; until then nothing of it is visible."""
-        options = self._options
-        versions, config = installed(), options.overrides()
-        await self.board.start()
-        write_manifest(
-            self.run_dir,
-            Manifest(run_id=self.run_id, name=self._name, created=time.time(), versions=versions, config=config),
-        )
-        self.board.emit(
-            ev.RunStarted(
-                run_id=self.run_id,
-                name=self._name,
-                run_dir=str(self.run_dir),
-                pid=os.getpid(),
-                socket=str(self.board.server.path),
-                model=str(options.value("config.model_name")),
-                gateway_url=options.value("config.base_url"),
-                versions=versions,
-                config=config,
-                steps=options.value("config.max_steps"),
-                groups_per_batch=options.value("config.dataset_builder.groups_per_batch"),
-                group_size=options.value("config.dataset_builder.group_size"),
-                on_failure=self._on_failure,
-                hold_timeout=options.console.hold_timeout if self._on_failure == "hold" else None,
-                resumed_from=self._resume_step(),
-                owned=self._owner_fd is not None,
+        """Bind the socket, write the first event and register the run; until then nothing of it is visible.
+
+        Raises:
+            QuarterdeckError, OSError: it cannot be done; what was begun is taken back.
+        """
+        begun = False
+        try:
+            await self.board.start()
+            versions, config = installed(), self._options.overrides()
+            write_manifest(
+                self.run_dir,
+                Manifest(run_id=self.run_id, name=self._name, created=time.time(), versions=versions, config=config),
             )
-        )
-        register(
+            self.board.emit(self._started(versions, config))
+            begun = True
+            register(
+                run_id=self.run_id,
+                run_dir=self.run_dir,
+                name=self._name,
+                pid=os.getpid(),
+                socket=self.board.server.path,
+                started=time.time(),
+            )
+        except BaseException as error:
+            cause = cause_of(error)
+            finished = ev.RunFinished(status="failed", exit_code=cause.exit_code, reason=cause.reason)
+            await self.board.close(finished if begun else None)
+            raise
+
+    def _started(self, versions: dict[str, str], config: ev.Scalars) -> ev.RunStarted:
+        options = self._options
+        return ev.RunStarted(
             run_id=self.run_id,
-            run_dir=self.run_dir,
             name=self._name,
+            run_dir=str(self.run_dir),
             pid=os.getpid(),
-            socket=self.board.server.path,
-            started=time.time(),
+            socket=str(self.board.server.path),
+            model=str(options.value("config.model_name")),
+            gateway_url=options.value("config.base_url"),
+            versions=versions,
+            config=config,
+            steps=options.value("config.max_steps"),
+            groups_per_batch=options.value("config.dataset_builder.groups_per_batch"),
+            group_size=options.value("config.dataset_builder.group_size"),
+            on_failure=self._on_failure,
+            hold_timeout=options.console.hold_timeout if self._on_failure == "hold" else None,
+            resumed_from=self._resume_step(),
+            owned=self._owner_fd is not None,
         )
 
     async def _run(self) -> None:
@@ -204,7 +225,7 @@ class Engine:
         """Run one group; called from the training thread, runs here.
 
         Raises:
-            PolicyStopError: an outcome ends the run; the other groups are being cancelled.
+            QuarterdeckError: a trial's outcome or trouble ends the run; the other groups are being cancelled.
         """
         from console.training.groups import GroupRun
 
@@ -220,9 +241,10 @@ class Engine:
         self._groups[group.group] = run
         try:
             result = await run.run()
-            workshop.capture.sync()
+            if result.kept:
+                await workshop.capture.sync()
             return result
-        except PolicyStopError as error:
+        except QuarterdeckError as error:
             self.end(cause_of(error))
             raise
         finally:
@@ -235,10 +257,11 @@ class Engine:
         return self._stop_after_step or self.ending
 
     def _resume_step(self) -> int | None:
-        """The step at which the cookbook will go on, None for a new run."""
+        """The step at which the cookbook will go on; None for a new run, 0 for one that has no checkpoint yet."""
         from console.records.cookbook import last_checkpoint_batch
 
-        return last_checkpoint_batch(self.run_dir)
+        step = last_checkpoint_batch(self.run_dir)
+        return 0 if step is None and self.board.view.state.engines else step
 
     # --- signals and the owner --------------------------------------------------------------------------------------
 
@@ -276,4 +299,6 @@ class Engine:
         done = self.board.view.state.steps_done
         finished = ev.RunFinished(status=cause.status, exit_code=cause.exit_code, reason=cause.reason, steps=done)
         await self.board.close(finished)
+        if cause.exit_code == 7:
+            log.error("the run failed: %s", cause.reason)
         return cause

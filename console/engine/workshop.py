@@ -6,6 +6,7 @@ Imported late: this is where tinker, torch and the cookbook come in.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Callable, Coroutine
@@ -20,11 +21,19 @@ from console.engine.tasks import settle, spawn
 from console.errors import GatewayLostError, UsageError
 from console.findings import refuse
 from console.journal import events as ev
-from console.outcomes.rules import RewardPolicy, classify
+from console.journal.layout import JournalWriteError
+from console.outcomes.rewards import RewardPolicy
+from console.outcomes.rules import classify
 from console.resources import BUNDLED_MODEL, models_dir
 from console.training.options import RunOptions
 from console.training.preflight import check_sandboxes
-from console.training.setup import import_heavy, make_renderer, register_bundled_tokenizers, register_local_tokenizer
+from console.training.setup import (
+    import_heavy,
+    make_renderer,
+    register_bundled_tokenizers,
+    register_local_tokenizer,
+    repair_records,
+)
 from console.training.trial_config import load_trial_config, substitute
 from console.training.trial_run import FailurePolicy, Totals, TrialContext
 
@@ -88,7 +97,9 @@ class Workshop:
         window = await self._check_gateway()
         template = load_trial_config(Path(options.harbor.trial_config))
         refuse(await asyncio.to_thread(check_sandboxes, template))
+        repair_records(self._run_dir)
         self.capture = self._make_capture(window)
+        await self.capture.check()
         self.context = TrialContext(
             emit=self._board.emit,
             launcher=self._pool,
@@ -133,19 +144,20 @@ class Workshop:
 
     def _from_training(self, event: ev.Event) -> None:
         """An event of the training thread. Between two steps no trial runs: the time to replace a grown runner."""
-        self._board.emit(event)
+        with contextlib.suppress(JournalWriteError):  # the board ends the run
+            self._board.emit(event)
         if isinstance(event, ev.StepFinished):
             spawn(self._pool.recycle(), self._tasks)
 
     async def close(self) -> None:
         """Runner, capture gateway, embedded gateway, in this order."""
         await settle(self._tasks, TASKS_END_SECONDS)
-        if self._pool is not None:
-            await self._pool.close()
-        if self.capture is not None:
-            await self.capture.close()
-        if self._embedded is not None:
-            await self._embedded.stop()
+        for part, end in (("_pool", "close"), ("capture", "close"), ("_embedded", "stop")):
+            try:
+                if getattr(self, part) is not None:
+                    await getattr(getattr(self, part), end)()
+            except Exception:  # the others must go all the same
+                log.exception("winding up")
 
     # --- gateway ----------------------------------------------------------------------------------------------------
 
@@ -199,6 +211,7 @@ class Workshop:
             listen_host=options.harbor.listen_host,
             advertised_host=options.harbor.advertised_host,
             directory=self._run_dir / "capture",
+            outage=self._health.outage if self._health is not None else lambda since: 0.0,
         )
 
     def _classifier(self) -> Callable[[Any], Any]:

@@ -12,7 +12,7 @@ from console.journal import events as ev
 from console.outcomes.classes import OutcomeClass
 from console.state.reduce import mean_and_std
 from console.training.dataset import HarborGroup
-from console.training.trial_run import PolicyStopError, TrialContext, TrialResult, TrialRun
+from console.training.trial_run import PolicyStopError, TrialBrokenError, TrialContext, TrialResult, TrialRun
 
 MIN_SCORED = 2
 """A group of fewer scored trials has no advantage to speak of and is dropped."""
@@ -60,7 +60,7 @@ class GroupRun:
 
     def cancel(self, by: str) -> None:
         """Cancel the group: it does not train, not even on what is scored already."""
-        self.cancelled_by = by
+        self.cancelled_by = self.cancelled_by or by
         for trial in self.trials:
             trial.cancel(by)
 
@@ -69,6 +69,7 @@ class GroupRun:
 
         Raises:
             PolicyStopError: a trial's failure ends the run; the group's other trials were cancelled first.
+            TrialBrokenError: the same for a trial that could not be carried out.
         """
         self._context.emit(ev.GroupStarted(step=self.step, group=self.group, task=self.task, size=len(self.trials)))
         try:
@@ -76,19 +77,24 @@ class GroupRun:
                 for trial in self.trials:
                     tasks.create_task(self._run_trial(trial))
         except BaseExceptionGroup as errors:
-            stop = next((e for e in errors.exceptions if isinstance(e, PolicyStopError)), errors.exceptions[0])
-            self._finish(GroupResult(group=self.group, kept=False, reason=str(stop), outcomes=self._outcomes()))
-            raise stop from None
+            cause = next((e for e in errors.exceptions if isinstance(e, PolicyStopError)), errors.exceptions[0])
+            self._abandon(str(cause))
+            raise cause from None
         except asyncio.CancelledError:
-            with contextlib.suppress(Exception):
-                self._finish(GroupResult(group=self.group, kept=False, reason="run ended", outcomes=self._outcomes()))
+            self._abandon("run ended")
             raise
         return self._finish(self._result())
+
+    def _abandon(self, reason: str) -> None:
+        with contextlib.suppress(OSError):  # a journal that takes nothing more ends the run by itself
+            for trial in self.trials:
+                trial.abandon()
+            self._finish(GroupResult(group=self.group, kept=False, reason=reason, outcomes=self._outcomes()))
 
     async def _run_trial(self, trial: TrialRun) -> None:
         try:
             await trial.run()
-        except PolicyStopError:
+        except (PolicyStopError, TrialBrokenError):
             for sibling in self.trials:
                 sibling.cancel_cause = "group"
             raise

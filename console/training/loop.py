@@ -38,6 +38,7 @@ class TrainingThread:
         self._runtime, self._config = runtime, config
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
+        self._cancelled = False
         self._thread = threading.Thread(target=self._run, name="cookbook", daemon=True)
         self._result: asyncio.Future[LoopResult] = asyncio.get_running_loop().create_future()
         self._main_loop = asyncio.get_running_loop()
@@ -50,6 +51,7 @@ class TrainingThread:
 
     def cancel(self) -> None:
         """Cancel `train.main` as soon as its loop is free; it may be blocked in the SDK, so nobody waits for it."""
+        self._cancelled = True
         loop, task = self._loop, self._task
         if loop is not None and task is not None and not loop.is_closed():
             loop.call_soon_threadsafe(task.cancel)
@@ -73,6 +75,8 @@ class TrainingThread:
         self._loop = asyncio.get_running_loop()
         with observed(self._runtime):
             self._task = asyncio.ensure_future(train.main(self._config))
+            if self._cancelled:  # before there was anything to cancel
+                self._task.cancel()
             try:
                 await self._task
                 result = LoopResult(status="completed")

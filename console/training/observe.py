@@ -69,6 +69,7 @@ class _StepLogger(ml_log.Logger):
         runtime = self._runtime
         runtime.finished_steps = runtime.step + 1
         runtime.emit(step_row(runtime, metrics))
+        runtime.forget_step()
 
 
 @contextlib.contextmanager

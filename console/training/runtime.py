@@ -67,8 +67,12 @@ class Runtime:
         if self._should_stop(step):
             raise StopAfterStepError(f"stopped before step {step}")
         self.step = step
-        self.groups, self.figures = [], []
+        self.forget_step()
         self.emit(ev.StepStarted(step=step, groups=len(batch), policy_version=self.policy_version))
+
+    def forget_step(self) -> None:
+        """Let go of the step's captured calls; they can be hundreds of megabytes."""
+        self.groups, self.figures = [], []
 
     def begin_training(self) -> None:
         """The rollouts are in; the batch is prepared and trained on."""

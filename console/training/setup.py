@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from console.errors import UsageError
 from console.resources import models_dir
 
@@ -63,3 +65,37 @@ def make_renderer(model_name: str, renderer_name: str | None) -> Any:
         return get_renderer(renderer_name, tokenizer, model_name=model_name)
     except (ValueError, KeyError, AssertionError) as error:
         raise UsageError(f"config.renderer_name={renderer_name}: {error}") from None
+
+
+COOKBOOK_RECORDS = ("checkpoints.jsonl", "metrics.jsonl", "timing_spans.jsonl")
+
+
+def repair_records(run_dir: Path) -> None:
+    """Make the cookbook's own files readable to it after a kill.
+
+    It appends lines to them without more ado, refuses to resume from one that is torn, and would write the next line
+    behind the torn one. What is taken out is kept beside the file, in `<name>.damaged`.
+    """
+    for name in COOKBOOK_RECORDS:
+        path = run_dir / name
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            continue
+        good, bad = [], []
+        for line in data.splitlines(keepends=True):
+            (good if line.endswith(b"\n") and _is_json(line) else bad).append(line)
+        if bad:
+            with (run_dir / f"{name}.damaged").open("ab") as damaged:
+                damaged.write(b"\n".join(line.rstrip(b"\n") for line in bad) + b"\n")
+            whole = run_dir / f"{name}.tmp"
+            whole.write_bytes(b"".join(good))
+            whole.replace(path)
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        return False
+    return True

@@ -49,7 +49,7 @@ def step_row(runtime: Runtime, metrics: dict[str, Any]) -> ev.StepFinished:
         learning_rate=figure(metrics.get("optim/lr"), "learning_rate"),
         tokens_prompt=sum(len(call.prompt_P) for call in calls),
         tokens_sampled=sum(len(call.tokens_T) for call in calls),
-        tokens_trained=figures.tokens if runtime.figures else None,
+        tokens_trained=figures.tokens if runtime.figures or not kept else None,
         seconds_rollout=figure(first("time/sampling", "time/sampling:total"), "seconds_rollout"),
         seconds_train=figure(first("time/train_step", "time/train_step:total"), "seconds_train"),
         seconds_save=figure(first("time/save_checkpoint", "time/save_checkpoint:total"), "seconds_save"),

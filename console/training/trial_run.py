@@ -1,11 +1,13 @@
 """The life of one trial: its tries, its route, its classification, and what the policy makes of a failure.
 
-Runs on the engine's main loop. Every try ends with exactly one `trial.finished` event, also when it is cancelled.
+Runs on the engine's main loop. Every try ends with exactly one `trial.finished` event, also one that is cancelled
+before it began; a trial that is cancelled while it is held ends with such a try.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -78,6 +80,15 @@ class PolicyStopError(QuarterdeckError):
         self.verdict = verdict
 
 
+class TrialBrokenError(QuarterdeckError):
+    """The engine itself failed at a trial, so it has no verdict. `exit_code` follows the error, 7 for any other."""
+
+    def __init__(self, where: str, task: str, error: Exception) -> None:
+        super().__init__(f"{where} ({task}): {type(error).__name__}: {error}")
+        if isinstance(error, QuarterdeckError):
+            self.exit_code = error.exit_code
+
+
 class TrialResult(msgspec.Struct, kw_only=True):
     """The final try of a trial. `captured` is None when there was no route."""
 
@@ -116,9 +127,11 @@ class TrialRun:
         self.result: TrialResult | None = None
         self.cancelled_by: str | None = None
         self.cancel_cause = "run"
+        self._turn: asyncio.Task[bool] | None = None
         self._attempt: asyncio.Task[tuple[TrialReport, CapturedTrial]] | None = None
         self._decision: asyncio.Future[str] | None = None
         self._held: TrialResult | None = None
+        self._failed: TrialResult | None = None
         self._turns = 0
 
     # --- what the operator may do -------------------------------------------------------------------------------
@@ -140,8 +153,14 @@ class TrialRun:
         self.cancelled_by = by
         if self._decision is not None and not self._decision.done():
             self._decision.set_result("cancel")
-        if self._attempt is not None:
-            self._attempt.cancel()
+        for task in (self._turn, self._attempt):
+            if task is not None:
+                task.cancel()
+
+    def abandon(self) -> None:
+        """The run ends: what has no outcome yet is cancelled. A failed try that waited for a decision stays one."""
+        if self.result is None:
+            self.result = self._failed or self._cancelled()
 
     def retry(self) -> bool:
         """Grant a held trial another try; False when it is not held or its failure is not retryable."""
@@ -157,20 +176,43 @@ class TrialRun:
 
         Raises:
             PolicyStopError: its failure ends the run.
+            TrialBrokenError: it could not be carried out at all.
         """
-        while True:
-            async with self._slot:
-                result = self._cancelled() if self.cancelled_by else await self._one_try()
-            if result.verdict.scored or result.verdict.outcome is OutcomeClass.CANCELLED:
-                self.result = result
-                return result
-            if not await self._granted(result):
-                self.result = result
-                if self.cancelled_by:
-                    return self._cancelled_while_held(result)
-                exception = result.report.exception_type if result.report is not None else None
-                raise PolicyStopError(self.name, self._task.name, result.verdict, exception)
-            self.try_ += 1
+        try:
+            while True:
+                result = await self._in_turn()
+                if result.verdict.scored or result.verdict.outcome is OutcomeClass.CANCELLED:
+                    self.result = result
+                    return result
+                self._failed = result
+                if not await self._granted(result) and not self.cancelled_by:
+                    self.result = result
+                    exception = result.report.exception_type if result.report is not None else None
+                    raise PolicyStopError(self.name, self._task.name, result.verdict, exception)
+                self.try_ += 1
+                self._failed = None
+        except asyncio.CancelledError:
+            self.abandon()
+            raise
+
+    async def _in_turn(self) -> TrialResult:
+        """One try when there is room for it. Cancelling ends the wait at once, not when a slot is free."""
+        waited = False
+        if not self.cancelled_by:
+            self._turn = asyncio.ensure_future(self._slot.acquire())
+            try:
+                waited = await self._turn
+            except asyncio.CancelledError:
+                if _ends_with_its_caller():
+                    raise
+            finally:
+                self._turn = None
+        self._turns = 0
+        try:
+            return self._cancelled() if self.cancelled_by else await self._one_try()
+        finally:
+            if waited:
+                self._slot.release()
 
     @property
     def name(self) -> str:
@@ -203,18 +245,16 @@ class TrialRun:
             self._held = self._decision = None
 
     async def _one_try(self) -> TrialResult:
-        self._turns = 0
         self._attempt = asyncio.ensure_future(self._execute())
         try:
             report, captured = await self._attempt
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            outer = task is not None and task.cancelling() > 0
-            result = self._cancelled()
-            if outer:
-                self.result = result
+            if _ends_with_its_caller():
                 raise
-            return result
+            return self._cancelled()
+        except Exception as error:
+            self.result = self._broken(error)
+            raise TrialBrokenError(self.name, self._task.name, error) from error
         finally:
             self._attempt = None
         evidence = _evidence(report, captured.evidence, self.cancelled_by)
@@ -286,24 +326,37 @@ class TrialRun:
 
     def _cancelled(self) -> TrialResult:
         who = self.cancelled_by or self.cancel_cause
-        verdict = Verdict(outcome=OutcomeClass.CANCELLED, cause=who, rule="cancelled", evidence=f"cancelled by {who}")
+        return self._without_report(
+            Verdict(outcome=OutcomeClass.CANCELLED, cause=who, rule="cancelled", evidence=f"cancelled by {who}")
+        )
+
+    def _broken(self, error: Exception) -> TrialResult:
+        said = f"{type(error).__name__}: {error}"[:EVIDENCE_TEXT]
+        verdict = Verdict(outcome=OutcomeClass.INFRASTRUCTURE, cause="engine", rule="engine.error", evidence=said)
+        with contextlib.suppress(OSError):  # the journal itself may be what failed
+            return self._without_report(verdict)
+        return TrialResult(trial=self.trial, try_=self.try_, verdict=verdict)
+
+    def _without_report(self, verdict: Verdict) -> TrialResult:
         self._emit(
             ev.TrialFinished,
             try_=self.try_,
             outcome=verdict.outcome.value,
-            cause=who,
+            cause=verdict.cause,
             rule=verdict.rule,
             evidence=verdict.evidence,
             turns=self._turns,
         )
         return TrialResult(trial=self.trial, try_=self.try_, verdict=verdict)
 
-    def _cancelled_while_held(self, failed: TrialResult) -> TrialResult:
-        self.result = self._cancelled()
-        return self.result
-
     def _emit(self, event: Callable[..., ev.Event], **fields: Any) -> None:
         self._context.emit(event(step=self.step, group=self.group, trial=self.trial, **fields))
+
+
+def _ends_with_its_caller() -> bool:
+    """Of a CancelledError: whether the running task itself was cancelled, and not only what it waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class _SandboxCounter:
