@@ -1,7 +1,7 @@
 """What the events pane says: one sentence for each event that a person wants to know of.
 
-Names and texts may come from a policy, its sandbox or a task: each is sanitised by itself before they are joined, so that
-one field cannot open a sequence that another closes.
+Names and texts may come from a policy, its sandbox or a task: each is sanitised by itself before they are joined, so
+that one field cannot open a sequence that another closes.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def plot(
 def _x_labels(first: int, last: int, width: int) -> str:
     left, right = str(first), str(last)
     if first == last or len(left) + len(right) + 2 > width:
-        return left.ljust(width)
+        return left.ljust(width) if len(left) <= width else " " * width
     middle = str((first + last) // 2)
     if last - first >= 4 and width >= len(left) + len(middle) + len(right) + 8:
         half = width // 2 - len(middle) // 2

@@ -372,7 +372,7 @@ def test_stop_requests_notes_repairs_and_what_is_unknown() -> None:
         ("completed", 1.0, None),
         ("agent_timeout", 0.5, "g1/t2 agent timeout, scored r=0.50"),
         ("context_overflow", None, "g1/t2 context overflow, scored r=--"),
-        ("bad_reward", None, "g1/t2 bad reward: " + "e" * 120),
+        ("bad_reward", None, "g1/t2 bad reward: " + "e" * 119 + "…"),
     ],
 )
 def test_the_line_of_an_outcome(outcome: str, reward: float | None, text: str | None) -> None:

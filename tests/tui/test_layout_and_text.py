@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -183,6 +183,7 @@ def test_figures_read_well(made: str, expected: str) -> None:
     st.integers(0, 20),
     st.booleans(),
 )
+@example([(1000, 0.0)], 9, 2, False)
 def test_plots_fit_at_every_size(points: list[tuple[int, float]], cells: int, rows: int, ascii_only: bool) -> None:
     lines = plot(sorted(points), cells, rows, ascii_only)
     assert len(lines) in (0, rows)
