@@ -2,10 +2,13 @@
 
     python -m console.training.pretrain --out DIR
 
-A Qwen3-shaped decoder of 0.65 M parameters learns from transcripts of the task kinds of `bundled_tasks`, with the names
-drawn at random and the shell's answers computed by a toy shell. The hand in the transcripts knows the form by heart but
-does the right thing only about half of the time: it slips, gives up early, sometimes recovers. So the model writes
-well-formed replies, knows every right command, and leaves reinforcement learning something to find.
+A Qwen3-shaped decoder of 0.66 M parameters learns from transcripts of the task kinds of `bundled_tasks`, with the names
+drawn at random and the shell's answers computed by a toy shell. The hands in the transcripts know the form by heart but
+do the right thing only some of the time: they slip, give up early, sometimes recover. So the model writes well-formed
+replies, knows every right command, and leaves reinforcement learning something to find.
+
+Takes about five minutes of one core. On the bundled tasks the result earns 0.4 to 0.5 of the reward at first; PPO on a
+LoRA of rank 8 (4 groups of 8 trials a step, learning rate 3e-3) brings it to about 0.9 in six steps, 0.96 in fifteen.
 """
 
 from __future__ import annotations
@@ -30,9 +33,10 @@ if TYPE_CHECKING:
 type Messages = list[tuple[str, str]]
 
 SEED = 7
-STEPS = 1500
+STEPS = 900
 BATCH = 48
-PEAK_LEARNING_RATE = 4e-3
+MUON_RATE = 6e-3
+ADAM_RATE = 4e-3
 MAX_TURNS = 4
 VOCABULARY = 700
 CONTEXT = 4096
@@ -62,7 +66,7 @@ class Hand:
 
 # The careless hand chats. So one habit that all tasks share tells good replies from bad ones, and reinforcement on a
 # few groups a step finds it; what is left is learnt task by task.
-HANDS = (Hand(0.4, 0.88, 0.02, ""), Hand(0.6, 0.22, 0.1, "Sure.\n"))
+HANDS = (Hand(0.34, 0.93, 0.02, ""), Hand(0.66, 0.22, 0.1, "Sure.\n"))
 CHAT_TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -223,22 +227,26 @@ def pretrain(out: Path, steps: int = STEPS, seed: int = SEED) -> None:
     end_of_message = tokenizer.token_to_id("<|im_end|>")
     config = model_config(math.ceil(tokenizer.get_vocab_size() / 16) * 16, end_of_message)
     model = Qwen3ForCausalLM(Qwen3Config(**config))
-    decayed = [p for p in model.parameters() if p.dim() > 1]
-    plain = [p for p in model.parameters() if p.dim() == 1]
-    groups = [{"params": decayed, "weight_decay": 0.05}, {"params": plain, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.95))
+    hidden = [p for name, p in model.named_parameters() if p.dim() == 2 and "embed" not in name]
+    others = [p for name, p in model.named_parameters() if p.dim() != 2 or "embed" in name]
+    # Muon needs about half of AdamW's steps here.
+    optimizers: list[tuple[torch.optim.Optimizer, float]] = [
+        (torch.optim.Muon(hidden, lr=0.0, weight_decay=0.05, adjust_lr_fn="match_rms_adamw"), MUON_RATE),
+        (torch.optim.AdamW(others, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0), ADAM_RATE),
+    ]
     started = time.monotonic()
     for step, (ids, weights) in zip(range(steps), batches(tokenizer, rng)):
-        rate = PEAK_LEARNING_RATE * min(1.0, (step + 1) / 50) * (0.05 + 0.475 * (1 + math.cos(math.pi * step / steps)))
-        for group in optimizer.param_groups:
-            group["lr"] = rate
+        share = min(1.0, (step + 1) / 50) * (0.02 + 0.49 * (1 + math.cos(math.pi * step / steps)))
         logits = model(input_ids=ids[:, :-1], use_cache=False).logits
         losses = F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
         loss = (losses * weights[:, 1:].flatten()).sum() / weights[:, 1:].sum()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
+        for optimizer, peak in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = peak * share
+            optimizer.step()
+            optimizer.zero_grad()
         if step % 100 == 0 or step == steps - 1:
             print(f"step {step} loss {loss.item():.3f} {time.monotonic() - started:.0f} s", flush=True)  # noqa: T201
     weights_out = {k: v.detach().half().contiguous() for k, v in model.state_dict().items() if k != "lm_head.weight"}
