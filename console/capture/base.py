@@ -33,7 +33,7 @@ class CapturedCall(msgspec.Struct, kw_only=True, frozen=True):
 class CallReport(msgspec.Struct, kw_only=True, frozen=True):
     """One ended model call, for progress and totals.
 
-    `status`: stop, length, or the kind of failure: backend, overflow, client, auth, request, no_logprobs, capture.
+    `status`: stop, length, or the kind of failure: backend, overflow, client, request, no_logprobs, capture.
     """
 
     status: str
@@ -62,7 +62,7 @@ class Route(Protocol):
         """What goes into `{proxy_api_key}`; a secret."""
 
     def stop(self) -> None:
-        """Take no more calls: the agent's time is over, whatever still runs in its sandbox."""
+        """Take no more calls and cancel those under way: the agent's time is over, whatever runs in its sandbox."""
 
     async def seal(self) -> CapturedTrial:
         """Close the route; calls under way are cancelled and not captured. Idempotent, and never half done."""
@@ -78,8 +78,8 @@ class CaptureGateway(Protocol):
     def begin_step(self, step: int) -> None:
         """Calls from now on belong to this step."""
 
-    async def check(self) -> None:
-        """Raises `UsageError` when routes cannot be opened at all."""
+    async def start(self) -> None:
+        """Listen. Raises `UsageError` when that is not possible."""
 
     async def sync(self) -> None:
         """Force what was captured so far to the disk, before a batch trains on it. Raises `CaptureError`."""
@@ -90,9 +90,6 @@ class CaptureGateway(Protocol):
         Args:
             key: the engine's name of the try; sampler: the policy's `tinker.SamplingClient`.
             on_call: called on the main loop when a call ends.
-
-        Raises:
-            OSError: it cannot listen.
         """
 
     async def close(self) -> None:

@@ -1,16 +1,18 @@
-"""A capture gateway on the cookbook's own proxy: one listener and one token per trial.
+"""A capture gateway on the cookbook's own proxy: one listener for all trials, whose token is a trial's address.
 
-The proxy renders chat to tokens and speaks two dialects; the sampling client it is given is ours (`RecordingSampler`),
-so that each sample is checked and written down before the agent gets its reply, and the reply fails when that is
-impossible.
+The proxy renders chat to tokens and speaks two dialects; the sampling client it is given is ours, so that each sample
+is checked and written down before the agent gets its reply, and the reply fails when that is impossible. It keeps no
+application per trial: aiohttp remembers a thousand of them, and with each all that its trial captured.
 """
 
 from __future__ import annotations
 
-import asyncio
+import hashlib
 import logging
 import secrets
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -24,59 +26,52 @@ from console.errors import UsageError
 
 BODY_LIMIT = 64 * 2**20
 CLOSE_SECONDS = 0.2
+SEALED_KEPT = 10_000
+"""Tokens of ended trials that are still told so (410); older ones are unknown (401)."""
 
 log = logging.getLogger(__name__)
 
 type Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+_caller: ContextVar[RecordingSampler] = ContextVar("caller")
+
+
+class _CallersSampler:
+    """The sampler of whichever trial the current request belongs to."""
+
+    async def sample_async(self, prompt: Any, num_samples: int, sampling_params: Any) -> Any:
+        return await _caller.get().sample_async(prompt, num_samples, sampling_params)
+
 
 class CookbookRoute:
-    """One trial's listener, token and recorder."""
+    """One trial's token and recorder."""
 
-    def __init__(
-        self,
-        sampler: RecordingSampler,
-        runner: web.AppRunner,
-        url: str,
-        api_key: str,
-        on_sealed: Callable[[CookbookRoute], None],
-    ) -> None:
-        self._sampler, self._runner, self._on_sealed = sampler, runner, on_sealed
+    def __init__(self, recorder: RecordingSampler, url: str, api_key: str, on_sealed: Callable[[str], None]) -> None:
+        self._recorder, self._on_sealed = recorder, on_sealed
         self.url, self.api_key = url, api_key
-        self._sealing: asyncio.Task[CapturedTrial] | None = None
-
-    @property
-    def inflight(self) -> int:
-        """Its calls under way."""
-        return self._sampler.inflight
+        self._captured: CapturedTrial | None = None
 
     def stop(self) -> None:
         """Take no more calls; those under way are cancelled and not captured."""
-        self._sampler.stop()
+        self._recorder.stop()
 
     async def seal(self) -> CapturedTrial:
-        """Close the listener. It goes on when the caller is cancelled."""
-        self.stop()
-        if self._sealing is None:
-            self._sealing = asyncio.ensure_future(self._seal())
-        return await asyncio.shield(self._sealing)
-
-    async def _seal(self) -> CapturedTrial:
-        try:
-            await self._runner.cleanup()
-        except Exception:
-            log.exception("closing %s", self.url)
-        self._on_sealed(self)
-        return CapturedTrial(calls=list(self._sampler.calls), evidence=self._sampler.evidence())
+        """End the route at once, also when the caller is cancelled; then wait for what is being cancelled."""
+        self._recorder.stop()
+        self._on_sealed(self.api_key)
+        await self._recorder.settled()
+        if self._captured is None:
+            self._captured = self._recorder.take()
+        return self._captured
 
 
 class CookbookCapture:
-    """Opens a proxy per trial.
+    """One listener; a fresh token for each try.
 
     Args:
         renderer: the cookbook's renderer of the policy; model_label: what the proxy calls the model.
         default_max_tokens: for requests without max_tokens; context_window: tokens, None when the gateway keeps it.
-        listen_host: where proxies bind; advertised_host: what `{proxy_url}` names.
+        listen_host: where to listen; advertised_host: what `{proxy_url}` names.
         directory: where calls are written.
         outage: see `RecordingSampler`.
     """
@@ -93,110 +88,139 @@ class CookbookCapture:
         directory: Path,
         outage: Callable[[float], float] = lambda since: 0.0,
     ) -> None:
-        self._renderer, self._label = renderer, model_label
-        self._max_tokens, self._window, self._outage = default_max_tokens, context_window, outage
-        self._listen, self._advertised = listen_host, advertised_host
+        self._window, self._outage = context_window, outage
+        self._listen = listen_host
+        self._advertised = f"[{advertised_host}]" if ":" in advertised_host else advertised_host
         self._log = CallLog(directory)
-        self._open: set[CookbookRoute] = set()
+        self._open: dict[bytes, RecordingSampler] = {}
+        self._sealed: OrderedDict[bytes, None] = OrderedDict()
         self._step = 0
+        self._port = 0
+        app = proxy.make_app(
+            proxy.ProxyDeps(
+                renderer=renderer,
+                sampling_client=_CallersSampler(),
+                model_label=model_label,
+                default_max_tokens=default_max_tokens,
+            )
+        )
+        app.middlewares.insert(0, self._door())
+        app._client_max_size = BODY_LIMIT  # the proxy offers no other way; its default refuses long transcripts
+        # A client that goes away cancels its sample, or it would be trained as if the agent had read it.
+        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=CLOSE_SECONDS)
 
     @property
     def inflight(self) -> int:
         """Model calls under way."""
-        return sum(route.inflight for route in self._open)
+        return sum(recorder.inflight for recorder in self._open.values())
 
-    async def check(self) -> None:
-        """Raises `UsageError` when nothing can listen at the address."""
+    async def start(self) -> None:
+        """Listen. Raises `UsageError` when that is not possible at the address."""
+        await self._runner.setup()
         try:
-            server = await asyncio.start_server(lambda reader, writer: None, self._listen, 0)
+            await web.TCPSite(self._runner, self._listen, 0).start()
         except OSError as error:
+            await self._runner.cleanup()
             raise UsageError(
                 f"harbor.listen_host={self._listen}: cannot listen there ({error.strerror or error}); "
                 "name an address of this machine, or 0.0.0.0"
             ) from None
-        server.close()
+        self._port = self._runner.addresses[0][1]
 
     def begin_step(self, step: int) -> None:
         """Calls from now on belong to this step."""
         self._step = step
 
     async def open_route(self, key: str, sampler: Any, on_call: Callable[[CallReport], None]) -> CookbookRoute:
-        """Start a listener of its own for one try. Raises `OSError` when it cannot listen."""
-        recorder = RecordingSampler(
+        """A token for one try."""
+        token = secrets.token_urlsafe(32)
+        self._open[_digest(token)] = RecordingSampler(
             sampler,
             lambda number, call: self._log.write(self._step, key, number, call),
             on_call,
             self._window,
             self._outage,
         )
-        token = secrets.token_urlsafe(32)
-        deps = proxy.ProxyDeps(
-            renderer=self._renderer,
-            sampling_client=recorder,
-            model_label=self._label,
-            default_max_tokens=self._max_tokens,
-        )
-        app = proxy.make_app(deps, auth_token=token)
-        app.middlewares.insert(0, _door(recorder))
-        app._client_max_size = BODY_LIMIT  # the proxy offers no other way; its default refuses long transcripts
-        # A client that goes away cancels its sample, or it would be trained as if the agent had read it.
-        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=CLOSE_SECONDS)
-        try:
-            await runner.setup()
-            await web.TCPSite(runner, self._listen, 0).start()
-        except BaseException:
-            await runner.cleanup()
-            raise
-        port = runner.addresses[0][1]
-        host = f"[{self._advertised}]" if ":" in self._advertised else self._advertised
-        route = CookbookRoute(recorder, runner, f"http://{host}:{port}", token, self._open.discard)
-        self._open.add(route)
-        return route
+        url = f"http://{self._advertised}:{self._port}"
+        return CookbookRoute(self._open[_digest(token)], url, token, self._forget)
+
+    def _forget(self, token: str) -> None:
+        digest = _digest(token)
+        if self._open.pop(digest, None) is not None:
+            self._sealed[digest] = None
+            while len(self._sealed) > SEALED_KEPT:
+                self._sealed.popitem(last=False)
 
     async def sync(self) -> None:
         """Force the calls written so far to the disk; before a batch trains on them. Raises `CaptureError`."""
         await self._log.sync()
 
     async def close(self) -> None:
-        """Seal what is open and close the call log. Raises `CaptureError`."""
-        await asyncio.gather(*(route.seal() for route in list(self._open)))
+        """End every call, release the listener, and close the call log. Raises `CaptureError`."""
+        for recorder in self._open.values():
+            recorder.stop()
+        await self._runner.cleanup()
         self._open.clear()
         await self._log.close()
 
+    def _door(self) -> Any:
+        """The outermost middleware: who calls; refusals are noted with the trial, and each failure has a JSON body."""
 
-def _door(recorder: RecordingSampler) -> Any:
-    """The outermost middleware: a sealed trial is gone, each refusal is noted, and each failure has a JSON body."""
+        @web.middleware
+        async def door(request: web.Request, handler: Handler) -> web.StreamResponse:
+            digest = _digest(_token_of(request))
+            recorder = self._open.get(digest)
+            if recorder is None or recorder.sealed:
+                if recorder is not None or digest in self._sealed:
+                    return _error(request, 410, "the trial has ended")
+                return _error(request, 401, "unknown or missing API key")
+            _caller.set(recorder)
+            noted.set(False)
+            response = await _served(request, handler)
+            if response.status >= 400 and request.method == "POST" and not noted.get():
+                text = response.text if isinstance(response, web.Response) else ""
+                recorder.refused(f"HTTP {response.status} at {request.path[:80]}: {text}")
+            return response
 
-    @web.middleware
-    async def door(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if recorder.sealed:
-            return _error(request, 410, "the trial has ended")
-        noted.set(False)
-        try:
-            response = await handler(request)
-        except TrialEndedError:
-            return _error(request, 410, "the trial has ended")
-        except SampleFailedError as error:
-            return _error(request, 500, str(error))
-        except web.HTTPException as error:
-            response = _error(request, error.status, error.reason)
-        except Exception as error:
-            # The renderer takes what agents send at its word; a conversation it cannot render fails here every time.
-            log.warning("a request could not be served: %s", type(error).__name__, exc_info=error)
-            status = 500 if noted.get() else 400
-            response = _error(request, status, f"the request cannot be served: {type(error).__name__}")
-        if response.status >= 400 and request.method == "POST" and not noted.get():
-            text = response.text if isinstance(response, web.Response) else ""
-            kind = "auth" if response.status == 401 else "request"
-            recorder.refused(kind, f"HTTP {response.status} at {request.path[:80]}: {text}")
-        return response
+        return door
 
-    return door
+
+async def _served(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except TrialEndedError:
+        return _error(request, 410, "the trial has ended")
+    except SampleFailedError as error:
+        return _error(request, 500, str(error))
+    except web.HTTPException as error:
+        return _error(request, error.status, error.reason)
+    except Exception as error:
+        # The renderer takes what agents send at its word; a conversation it cannot render fails here every time.
+        log.warning("a request could not be served: %s", type(error).__name__, exc_info=error)
+        status = 500 if noted.get() else 400
+        return _error(request, status, f"the request cannot be served: {type(error).__name__}")
+
+
+def _token_of(request: web.Request) -> str:
+    """The key as each dialect's clients send it; empty when there is none."""
+    given = request.headers.get("x-api-key")
+    if given is None:
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        given = given if scheme.lower() == "bearer" else ""
+    return given.strip()
+
+
+def _digest(token: str) -> bytes:
+    """What tokens are looked up by, so that no comparison tells how much of a guess was right."""
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+_ERROR_KINDS = {401: "authentication_error", 404: "not_found_error"}
 
 
 def _error(request: web.Request, status: int, message: str) -> web.Response:
     """An error in the form of the request's dialect."""
-    kind = "api_error" if status >= 500 else "invalid_request_error"
+    kind = "api_error" if status >= 500 else _ERROR_KINDS.get(status, "invalid_request_error")
     if request.path.endswith("/messages"):
         return web.json_response({"type": "error", "error": {"type": kind, "message": message}}, status=status)
     return web.json_response({"error": {"type": kind, "message": message, "code": None}}, status=status)

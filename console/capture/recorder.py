@@ -12,7 +12,7 @@ from typing import Any
 import tinker
 from tinker_cookbook.capture.proxy import app as proxy
 
-from console.capture.base import CallReport, CapturedCall
+from console.capture.base import CallReport, CapturedCall, CapturedTrial
 from console.outcomes.classes import CallEvidence
 
 FAILURE_TEXT = 300
@@ -112,9 +112,22 @@ class RecordingSampler:
         self._keep(prompt_P, response, started)
         return response
 
-    def refused(self, kind: str, text: str) -> None:
-        """Note a request that never came to a sample: `kind` is auth or request."""
-        self._fail(kind, text, 0, time.monotonic())
+    async def settled(self) -> None:
+        """After `stop`: until the cancelled calls are in the record."""
+        if self._running:
+            await asyncio.wait(list(self._running))
+        while self._running:  # noqa: ASYNC110 - a turn or two of the loop
+            await asyncio.sleep(0)
+
+    def take(self) -> CapturedTrial:
+        """All that was captured; the recorder keeps none of it."""
+        taken = CapturedTrial(calls=self.calls, evidence=self.evidence())
+        self.calls, self._on_call = [], lambda report: None
+        return taken
+
+    def refused(self, text: str) -> None:
+        """Note a request that never came to a sample."""
+        self._fail("request", text, 0, time.monotonic())
 
     def evidence(self) -> CallEvidence:
         """What happened to the calls so far. An answer without a single token is no sample."""

@@ -99,7 +99,7 @@ class Workshop:
         refuse(await asyncio.to_thread(check_sandboxes, template))
         repair_records(self._run_dir)
         self.capture = self._make_capture(window)
-        await self.capture.check()
+        await self.capture.start()
         self.context = TrialContext(
             emit=self._board.emit,
             launcher=self._pool,
@@ -170,6 +170,8 @@ class Workshop:
         self._api_key = EMBEDDED_KEY
         os.environ["TINKER_API_KEY"] = EMBEDDED_KEY
         model_dir = Path(options.console.embedded_model or models_dir() / BUNDLED_MODEL)
+        if not (model_dir / "config.json").is_file():
+            raise UsageError(f"console.embedded_model={model_dir}: no model in it; name a Hugging Face model directory")
         self._embedded = await start_embedded(
             model_dir,
             name=self._model_name,

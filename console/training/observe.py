@@ -72,26 +72,39 @@ class _StepLogger(ml_log.Logger):
         runtime.forget_step()
 
 
+_ORIGINALS: dict[tuple[Any, str], Any] = {
+    (ml_log, "setup_logging"): ml_log.setup_logging,
+    (checkpoint_utils, "CheckpointManager"): checkpoint_utils.CheckpointManager,
+    (train, "print_group"): train.print_group,
+    (train, "train_step"): train.train_step,
+    (train, "compute_advantages"): train.compute_advantages,
+}
+
+
 @contextlib.contextmanager
 def observed(runtime: Runtime) -> Iterator[None]:
-    """While the context lasts, the cookbook's loop reports to `runtime`."""
-    saved = {
-        (ml_log, "setup_logging"): ml_log.setup_logging,
-        (checkpoint_utils, "CheckpointManager"): checkpoint_utils.CheckpointManager,
-        (train, "print_group"): train.print_group,
-        (train, "train_step"): train.train_step,
-        (train, "compute_advantages"): train.compute_advantages,
+    """While the context lasts, the cookbook's loop reports to `runtime`.
+
+    Contexts do not stack: a later one replaces an earlier one whose thread still hangs in the SDK, and is not undone
+    when that one ends.
+    """
+    ours: dict[tuple[Any, str], Any] = {
+        (ml_log, "setup_logging"): _setup_logging(runtime, _ORIGINALS[ml_log, "setup_logging"]),
+        (checkpoint_utils, "CheckpointManager"): _manager_class(
+            runtime, _ORIGINALS[checkpoint_utils, "CheckpointManager"]
+        ),
+        (train, "print_group"): lambda *args, **kwargs: None,
+        (train, "train_step"): _train_step(runtime, _ORIGINALS[train, "train_step"]),
+        (train, "compute_advantages"): _checked_advantages(_ORIGINALS[train, "compute_advantages"]),
     }
-    ml_log.setup_logging = _setup_logging(runtime, ml_log.setup_logging)
-    checkpoint_utils.CheckpointManager = _manager_class(runtime, checkpoint_utils.CheckpointManager)
-    train.print_group = lambda *args, **kwargs: None
-    train.train_step = _train_step(runtime, train.train_step)
-    train.compute_advantages = _checked_advantages(train.compute_advantages)
+    for (module, name), replacement in ours.items():
+        setattr(module, name, replacement)
     try:
         yield
     finally:
-        for (module, name), original in saved.items():
-            setattr(module, name, original)
+        for (module, name), replacement in ours.items():
+            if getattr(module, name) is replacement:
+                setattr(module, name, _ORIGINALS[module, name])
 
 
 def _setup_logging(runtime: Runtime, original: Any) -> Any:

@@ -35,12 +35,12 @@ def renderer() -> Any:
 
 @pytest.fixture
 async def make_capture(renderer: Any, tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
-    """Makes a capture gateway that is closed at the end; keywords replace its own."""
+    """Starts a capture gateway that is closed at the end; keywords replace its own."""
     from console.capture.cookbook_proxy import CookbookCapture
 
     made: list[Any] = []
 
-    def make(**changes: Any) -> Any:
+    async def make(**changes: Any) -> Any:
         values: dict[str, Any] = {
             "renderer": renderer,
             "model_label": MODEL_NAME,
@@ -51,6 +51,7 @@ async def make_capture(renderer: Any, tmp_path: Path) -> AsyncIterator[Callable[
             "directory": tmp_path / "capture",
         }
         made.append(CookbookCapture(**values | changes))
+        await made[-1].start()
         return made[-1]
 
     yield make

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 MODEL_NAME = "quarterdeck/midshipman"
 MODEL_DIR = ROOT / "configs/models/midshipman"
 KEY = "tml-tests"
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 During = Callable[[Any], Awaitable[None]]
 
@@ -67,7 +70,7 @@ def run_engine(embedded_gateway: str, tmp_path: Path, monkeypatch: pytest.Monkey
 
     Args of the function: tasks directory, trial file, `during(engine)` beside the run, `on_failure`, options.
     """
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{ROOT / 'tests/support'}")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (ROOT, ROOT / "tests/support", ROOT / "tests/faults"))))
 
     async def run(
         tasks_dir: Path, trial: Path, *options: str, during: During | None = None, on_failure: str = "stop",
