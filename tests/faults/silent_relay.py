@@ -1,4 +1,4 @@
-"""A relay in front of a real gateway whose line can be cut, over real sockets."""
+"""A relay in front of a real gateway whose line can be cut, or go silent, over real sockets."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from urllib.parse import urlsplit
 
 
 class Line:
-    """The relay's line: `cut` ends every connection and each that comes after."""
+    """The relay's line: `cut` ends every connection and each that comes after; `freeze` lets nothing through."""
 
     def __init__(self, url: str) -> None:
         self.url, self._cut, self._open = url, False, set[asyncio.StreamWriter]()
+        self._frozen = False
+
+    def freeze(self) -> None:
+        self._frozen = True
 
     def cut(self) -> None:
         self._cut = True
@@ -28,6 +32,8 @@ async def silent_relay(target: str) -> AsyncIterator[Line]:
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
+                if line._frozen:
+                    continue
                 writer.write(data)
                 await writer.drain()
         writer.close()

@@ -10,7 +10,6 @@ import os
 import signal
 from typing import Any
 
-import psutil
 import pytest
 from silent_relay import silent_relay
 from whole_runs import command, processes_of, until
@@ -22,14 +21,6 @@ from console.journal import events as ev
 def decided(run: Any) -> set[tuple[str, float | None]]:
     """Outcome and reward of every try that somebody did not cancel."""
     return {(e.outcome, e.reward) for e in run.of(ev.TrialFinished) if e.outcome != "cancelled"}
-
-
-def gateway_child(engine: Any) -> psutil.Process:
-    return next(
-        child
-        for child in psutil.Process().children()
-        if "console.gateway.embedded" in " ".join(child.cmdline()) and str(engine.run_dir) in " ".join(child.cmdline())
-    )
 
 
 async def test_an_agent_that_waited_for_an_absent_gateway_is_not_scored(
@@ -147,20 +138,20 @@ async def test_an_end_during_preparation_leaves_nothing(run_engine, tasks, trial
     assert processes_of(run.run_dir) == []
 
 
-async def test_a_stopped_gateway_does_not_hold_up_the_end(run_engine, tasks, trial_file):
-    async def during(engine: Any) -> None:
-        await until(lambda: engine.board.view.state.phase == "connecting" or bool(engine.active_groups))
-        os.kill(gateway_child(engine).pid, signal.SIGSTOP)
-        await command(engine, "stop_now")
+@pytest.mark.parametrize("phase", ["connecting", "rollout"])
+async def test_a_silent_gateway_does_not_hold_up_the_end(run_engine, tasks, trial_file, embedded_gateway, phase):
+    async with silent_relay(embedded_gateway) as line:
 
-    async with asyncio.timeout(60):
-        run = await run_engine(
-            tasks("create-file"),
-            trial_file("fault_agents:Sleeper"),
-            "console.gateway=embedded",
-            "config.base_url=None",
-            during=during,
-        )
+        async def during(engine: Any) -> None:
+            await until(lambda: engine.board.view.state.phase == phase)
+            line.freeze()
+            await asyncio.sleep(0.2)
+            await command(engine, "stop_now")
+
+        async with asyncio.timeout(60):
+            run = await run_engine(
+                tasks("create-file"), trial_file("fault_agents:Sleeper"), base_url=line.url, during=during
+            )
     assert run.exit_code == 3
     assert processes_of(run.run_dir) == []
 
