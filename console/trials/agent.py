@@ -14,6 +14,7 @@ import asyncio
 import json
 import time
 from typing import Any, override
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 import httpx
@@ -128,6 +129,7 @@ class TerminalAgent(BaseAgent):
         if missing:
             raise ValueError(f"agent.env lacks {' and '.join(missing)}: set it to the policy's endpoint")
         self._url = self._extra_env["OPENAI_BASE_URL"].rstrip("/") + "/chat/completions"
+        self._host = urlsplit(self._url).netloc.rpartition("@")[2]
         self._headers = {"Authorization": f"Bearer {self._extra_env['OPENAI_API_KEY']}"}
         self._request: dict[str, Any] = {"model": self._parsed_model_name or "policy"}
         for name in ("max_tokens", "temperature"):
@@ -186,7 +188,8 @@ class TerminalAgent(BaseAgent):
                 self._url, json=self._request | {"messages": messages}, headers=self._headers, timeout=timeout
             )
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise ApiConnectionError(f"{self._url}: {type(error).__name__}: {error}"[:_ERROR_TEXT]) from error
+            # The path stays out of the message: a route's address may itself be the secret.
+            raise ApiConnectionError(f"{self._host}: {type(error).__name__}: {error}"[:_ERROR_TEXT]) from error
         finally:
             tally["model_seconds"] += time.monotonic() - started
         _raise_for_status(response)

@@ -158,6 +158,21 @@ async def test_a_commands_outcome_is_shown_bounded_whatever_it_is(endpoint: Endp
     assert "NUL" in shown[3] and shown[4] == "exit 0\n?" and "too long" in shown[5]
 
 
+async def test_no_timeout_error_leaves_the_agent(endpoint: Endpoint, tmp_path: Path) -> None:
+    """Harbor would take it for the agent's own time limit and score the trial. Container environments raise it."""
+
+    def slow_commands(made: Any) -> None:
+        async def exec_(command: str, **_: Any) -> Any:
+            raise TimeoutError
+
+        made.agent_environment.exec = exec_
+
+    endpoint.policy = lambda request: block("ls") if len(endpoint.requests) == 1 else "Done."
+    result = await trial(endpoint.url, tmp_path, exec_timeout=7, watch=slow_commands)
+    assert transcript(tmp_path)[3]["content"] == "exit 124\nthe command took longer than 7 s"
+    assert result.exception_info is None or result.exception_info.exception_type != "AgentTimeoutError"
+
+
 def _closed_port() -> str:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
