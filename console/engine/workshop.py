@@ -66,7 +66,8 @@ class Workshop:
         self._pool: Any = None
         self.capture: Any = None
         self._health: HealthWatch | None = None
-        self.base_url = str(options.value("config.base_url") or "")
+        # Empty: the hosted service, at the address that the SDK knows. It is not probed.
+        self.base_url = str(options.value("config.base_url") or os.environ.get("TINKER_BASE_URL", ""))
         self._api_key = os.environ.get("TINKER_API_KEY", "")
         self.on_gateway_death: Callable[[str], None] = lambda reason: None
 
@@ -98,7 +99,9 @@ class Workshop:
         template = load_trial_config(Path(options.harbor.trial_config))
         refuse(await asyncio.to_thread(check_sandboxes, template))
         repair_records(self._run_dir)
-        self.capture = self._make_capture(window)
+        # Half a second of imports more, depending on the renderer.
+        renderer = await asyncio.to_thread(make_renderer, self._model_name, options.value("config.renderer_name"))
+        self.capture = self._make_capture(renderer, window)
         await self.capture.start()
         self.context = TrialContext(
             emit=self._board.emit,
@@ -112,8 +115,8 @@ class Workshop:
 
     def watch(self) -> None:
         """Start health probes, totals, and the watch over the embedded gateway."""
-        assert self._health is not None
-        spawn(self._health.run(), self._tasks)
+        if self._health is not None:
+            spawn(self._health.run(), self._tasks)
         spawn(report_totals(self._totals, lambda: self.capture.inflight, self._board.emit), self._tasks)
         if self._embedded is not None:
             spawn(self._watch_embedded(), self._tasks)
@@ -187,9 +190,9 @@ class Workshop:
 
     async def _check_gateway(self) -> int | None:
         """Probe once; the context window that the gateway names for the model, None when it names none."""
-        self._health = HealthWatch(self.base_url, self._api_key, self._options.console.probe_interval, self._board.emit)
         if not self.base_url:
             return None
+        self._health = HealthWatch(self.base_url, self._api_key, self._options.console.probe_interval, self._board.emit)
         async with httpx.AsyncClient(trust_env=False) as client:
             health = await self._health.once(client)
         if not health.reachable:
@@ -201,12 +204,12 @@ class Workshop:
 
     # --- trials -----------------------------------------------------------------------------------------------------
 
-    def _make_capture(self, window: int | None) -> Any:
+    def _make_capture(self, renderer: Any, window: int | None) -> Any:
         from console.capture.cookbook_proxy import CookbookCapture
 
         options = self._options
         return CookbookCapture(
-            renderer=make_renderer(self._model_name, options.value("config.renderer_name")),
+            renderer=renderer,
             model_label=self._model_name,
             default_max_tokens=int(options.value("config.max_tokens")),
             context_window=window,
