@@ -67,12 +67,17 @@ def replay_main(argv: list[str]) -> int:
     from console.tui.main import replay
     from console.tui.replay import parse_speed
 
+    try:
+        speed = parse_speed(args.speed) if args.speed is not None else None
+    except ValueError:
+        raise UsageError(f"--speed {args.speed}: give 0.25 to 64, or max") from None
+
     run_dir = Path(args.run)
     if not run_dir.is_dir():
         run_dir = Path(find_run(args.run).run_dir)
     return replay(
         run_dir,
-        speed=parse_speed(args.speed) if args.speed is not None else None,
+        speed=speed,
         theme=args.theme,
         ascii=args.ascii,
         mouse=args.mouse,
