@@ -82,7 +82,7 @@ class EngineCommands:
     def _cancel_group(self, command: Command) -> tuple[bool, str, Callable[[], str] | None]:
         group = self._group(command)
         if group is None:
-            return False, f"g{_index(command, 'group') + 1} does not run in the current step", None
+            return False, f"g{_index(command, 'group') + 1} does not run now: it has ended or does not exist", None
         name = f"g{group.group + 1}"
         if group.cancelled_by:
             return True, f"{name} is being cancelled already", None
@@ -141,7 +141,7 @@ class EngineCommands:
     def _trial(self, command: Command) -> tuple[TrialRun | None, str]:
         group, index = self._group(command), _index(command, "trial")
         if group is None or not 0 <= index < len(group.trials):
-            return None, f"{trial_name(_index(command, 'group'), index)} does not run in the current step"
+            return None, f"{trial_name(_index(command, 'group'), index)} does not run now"
         return group.trials[index], ""
 
     def _trials(self, command: Command) -> list[TrialRun]:

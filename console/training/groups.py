@@ -87,8 +87,6 @@ class GroupRun:
 
     def _abandon(self, reason: str) -> None:
         with contextlib.suppress(OSError):  # a journal that takes nothing more ends the run by itself
-            for trial in self.trials:
-                trial.abandon()
             self._finish(GroupResult(group=self.group, kept=False, reason=reason, outcomes=self._outcomes()))
 
     async def _run_trial(self, trial: TrialRun) -> None:

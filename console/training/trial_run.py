@@ -157,11 +157,6 @@ class TrialRun:
             if task is not None:
                 task.cancel()
 
-    def abandon(self) -> None:
-        """The run ends: what has no outcome yet is cancelled. A failed try that waited for a decision stays one."""
-        if self.result is None:
-            self.result = self._failed or self._cancelled()
-
     def retry(self) -> bool:
         """Grant a held trial another try; False when it is not held or its failure is not retryable."""
         if self._held is None or not self._held.verdict.retryable or self._decision is None or self._decision.done():
@@ -191,8 +186,8 @@ class TrialRun:
                     raise PolicyStopError(self.name, self._task.name, result.verdict, exception)
                 self.try_ += 1
                 self._failed = None
-        except asyncio.CancelledError:
-            self.abandon()
+        except asyncio.CancelledError:  # the run ends; a failed try that waited for a decision stays what it was
+            self.result = self._failed or self._cancelled()
             raise
 
     async def _in_turn(self) -> TrialResult:

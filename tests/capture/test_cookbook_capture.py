@@ -97,6 +97,24 @@ async def test_the_end_cancels_a_sample_that_is_under_way(make_capture, open_age
     assert [r.status for r in agent.reports] == ["client"]
 
 
+async def test_an_answer_that_meets_the_end_is_not_captured(make_capture, open_agent, sampler):
+    answer = await sampler.sample(tinker.ModelInput.from_ints([1, 2]), 1, tinker.SamplingParams(max_tokens=2))
+    waiting: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+
+    class Waiting:
+        def sample(self, **_: object) -> asyncio.Future[object]:
+            return waiting
+
+    capture = await make_capture()
+    agent = await open_agent(capture, inner=Waiting())
+    asking = asyncio.ensure_future(agent.ask())
+    await until(lambda: capture.inflight == 1)
+    waiting.set_result(answer)
+    agent.route.stop()
+    assert (await asking).status_code == 410
+    assert (await agent.route.seal()).calls == []
+
+
 async def test_a_client_that_goes_away_cancels_its_sample(make_capture, open_agent, embedded_gateway):
     capture = await make_capture(default_max_tokens=700)
     agent = await open_agent(capture)
@@ -225,7 +243,13 @@ async def test_sealing_goes_on_when_its_caller_is_cancelled(make_capture, open_a
     assert (await agent.route.seal()).calls == []
 
 
+def captured_calls() -> int:
+    gc.collect()
+    return sum(type(thing) is CapturedCall for thing in gc.get_objects())
+
+
 async def test_nothing_holds_on_to_what_a_sealed_route_captured(make_capture, open_agent):
+    before = captured_calls()
     capture = await make_capture()
     for number in range(3):
         agent = await open_agent(capture, f"s0.g0.t{number}.y0")
@@ -233,5 +257,4 @@ async def test_nothing_holds_on_to_what_a_sealed_route_captured(make_capture, op
         captured = await agent.route.seal()
         assert len(captured.calls) == 1
     del agent, captured
-    gc.collect()
-    assert sum(type(thing) is CapturedCall for thing in gc.get_objects()) == 0
+    assert captured_calls() == before

@@ -100,17 +100,20 @@ async def test_a_step_without_groups_trains_nothing_and_the_next_one_goes_on(run
 async def test_captured_calls_are_let_go_after_their_step(run_engine, tasks, trial_file):
     from console.capture.base import CapturedCall
 
-    alive: list[int] = []
+    def captured_calls() -> int:
+        gc.collect()
+        return sum(type(thing) is CapturedCall for thing in gc.get_objects())
+
+    before, alive = captured_calls(), []
 
     async def during(engine: Any) -> None:
         await until(lambda: engine.board.view.state.step == 1)
-        gc.collect()
-        alive.append(sum(type(x) is CapturedCall for x in gc.get_objects()))
+        alive.append(captured_calls())
 
     run = await run_engine(tasks("create-file", "note-write"), trial_file(), "config.max_steps=2", during=during)
     assert run.exit_code == 0
     captured = len((run.run_dir / "capture/calls-000000.jsonl").read_text().splitlines())
-    assert captured > 0 and alive == [0]
+    assert captured > 0 and alive == [before]
 
 
 async def test_a_stop_after_the_step_while_connecting_trains_nothing(run_engine, tasks, trial_file):
