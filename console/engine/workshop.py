@@ -86,8 +86,8 @@ class Workshop:
         )
         starting = [asyncio.ensure_future(self._pool.start()), asyncio.ensure_future(self._start_gateway())]
         try:
-            await asyncio.to_thread(import_heavy)
-            register_bundled_tokenizers()
+            # One thread loads, the other core boots gateway and runner; what can be loaded early, is.
+            renderer = await asyncio.to_thread(self._load)
             for task in starting:
                 await task
         except BaseException:
@@ -99,8 +99,6 @@ class Workshop:
         template = load_trial_config(Path(options.harbor.trial_config))
         refuse(await asyncio.to_thread(check_sandboxes, template))
         repair_records(self._run_dir)
-        # Half a second of imports more, depending on the renderer.
-        renderer = await asyncio.to_thread(make_renderer, self._model_name, options.value("config.renderer_name"))
         self.capture = self._make_capture(renderer, window)
         await self.capture.start()
         self.context = TrialContext(
@@ -112,6 +110,21 @@ class Workshop:
             policy=self._policy,
             totals=self._totals,
         )
+
+    def _load(self) -> Any:
+        """Import the cookbook and make the policy's renderer. Raises `UsageError` as `make_renderer` does."""
+        import_heavy()
+        register_bundled_tokenizers()
+        if self._options.embedded:
+            register_local_tokenizer(self._model_name, self._embedded_model())
+        return make_renderer(self._model_name, self._options.value("config.renderer_name"))
+
+    def _embedded_model(self) -> Path:
+        """The embedded gateway's model directory. Raises `UsageError` when there is none."""
+        model_dir = Path(self._options.console.embedded_model or models_dir() / BUNDLED_MODEL)
+        if not (model_dir / "config.json").is_file():
+            raise UsageError(f"console.embedded_model={model_dir}: no model in it; name a Hugging Face model directory")
+        return model_dir
 
     def watch(self) -> None:
         """Start health probes, totals, and the watch over the embedded gateway."""
@@ -172,17 +185,13 @@ class Workshop:
 
         self._api_key = EMBEDDED_KEY
         os.environ["TINKER_API_KEY"] = EMBEDDED_KEY
-        model_dir = Path(options.console.embedded_model or models_dir() / BUNDLED_MODEL)
-        if not (model_dir / "config.json").is_file():
-            raise UsageError(f"console.embedded_model={model_dir}: no model in it; name a Hugging Face model directory")
         self._embedded = await start_embedded(
-            model_dir,
+            self._embedded_model(),
             name=self._model_name,
             checkpoints=Path(options.console.embedded_checkpoints or self._run_dir / "gateway"),
             log_path=self._run_dir / "gateway.log",
         )
         self.base_url = self._embedded.url
-        register_local_tokenizer(self._model_name, model_dir)
 
     async def _watch_embedded(self) -> None:
         code = await self._embedded.process.wait()
