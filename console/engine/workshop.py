@@ -91,8 +91,8 @@ class Workshop:
             for task in starting:
                 await task
         except BaseException:
-            for task in starting:
-                task.cancel()
+            # The pool is closed when it is up: a start that is cut off may leave a process that nobody knows.
+            starting[1].cancel()
             await asyncio.gather(*starting, return_exceptions=True)
             raise
         window = await self._check_gateway()
