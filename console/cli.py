@@ -63,6 +63,8 @@ def guarded(work: Callable[[], int]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter complains when it flushes at exit
         return 141
+    except OSError as error:
+        return fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""), 7)
 
 
 def fail(message: str, code: int) -> int:

@@ -2,72 +2,117 @@
 
 from __future__ import annotations
 
-import argparse
+import os
+import shlex
 import sys
 from pathlib import Path
 
-from console.commands.start import Watch, check_watch, has_terminal, watch_run
+from console.commands.parsing import Parser
+from console.commands.start import Watch, has_terminal, watch_run
 from console.errors import UsageError
+from console.findings import refuse
 from console.launching import new_run_id, require_engine
 from console.resources import configs_dir
-from console.training.options import parse
+from console.training.options import RunOptions, parse
+from console.training.preflight import preflight
 
 DESCRIPTION = """\
 Trains the bundled tiny model on the bundled tasks for 15 steps of 4 groups x 8 trials: an embedded CPU gateway, real
 Harbor trials in bubblewrap sandboxes, real PPO steps with the Tinker cookbook. Takes about a minute on two cores, needs
 no network, no key, no root. Extra key=value options are those of `quarterdeck train`.
 """
+EPILOG = """\
+examples:  quarterdeck demo
+           quarterdeck demo --headless --steps 30 | jq .reward_mean
+           quarterdeck demo config.dataset_builder.tasks_dir=my-tasks
+"""
 
 LEAVE_AFTER = 8.0
+"""Seconds after the run's end at which the console closes by itself."""
 
 
 def demo_main(argv: list[str]) -> int:
     """Run `demo`; the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="quarterdeck demo", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser("demo", DESCRIPTION, EPILOG)
     parser.add_argument("--headless", action="store_true", help="no console: JSON lines on stdout")
     parser.add_argument("--plain", action="store_true", help="no console: one readable line a change")
-    parser.add_argument(
-        "--seed", type=int, default=None, metavar="N", help="seed of the task order; samples differ each time"
-    )
-    parser.add_argument("--steps", type=int, default=None, metavar="N", help="training steps (default 15)")
-    parser.add_argument("--dir", type=Path, default=None, metavar="DIR", help="run directory (default: a new one)")
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of the task order; samples differ each time")
+    parser.add_argument("--steps", type=int, metavar="N", help="training steps (default 15)")
+    parser.add_argument("--dir", metavar="DIR", help="run directory (default: a new one)")
     parser.add_argument("options", nargs="*", metavar="key=value", help="options of `quarterdeck train`")
     args = parser.parse_args(argv)
+    require_engine()
+    run_dir = _run_dir(args.dir)
+    options = _options(run_dir, args.steps, args.seed, args.options)
+    refuse(preflight(options, os.environ))
     watch: Watch = "plain" if args.plain else "headless" if args.headless else "console"
     if watch == "console" and not has_terminal():
         sys.stderr.write("quarterdeck: no terminal to paint on, so this is --plain\n")
         watch = "plain"
-    check_watch(watch)
-    require_engine()
-    run_dir = (args.dir or _demo_dir()).resolve()
-    if (run_dir / "journal").exists():
-        raise UsageError(f"--dir {run_dir}: holds a run already; name a new directory")
-    words = [str(configs_dir() / "demo.toml"), f"config.log_path={run_dir}"]
-    if args.steps is not None:
-        if args.steps < 1:
-            raise UsageError(f"--steps {args.steps}: must be at least 1")
-        words.append(f"config.max_steps={args.steps}")
-    if args.seed is not None:
-        words.append(f"config.dataset_builder.shuffle_seed={args.seed}")
-    options = parse([*words, *args.options])
     code = watch_run(options, watch, leave_after=LEAVE_AFTER)
     if watch != "headless":
         _say_what_next(run_dir)
     return code
 
 
-def _demo_dir() -> Path:
-    from console.control.registry import state_dir
+def _run_dir(given: str | None) -> Path:
+    """Where the run goes. Raises `UsageError` when the place is taken."""
+    if given is None:
+        from console.control.registry import state_dir
 
-    return state_dir() / "runs" / f"demo-{new_run_id()}"
+        return state_dir() / "runs" / f"demo-{new_run_id()}"
+    if not given.strip():
+        raise UsageError("--dir is empty: name a new directory")
+    run_dir = Path(given).expanduser().resolve()
+    if (run_dir / "journal").exists():
+        raise UsageError(
+            f"--dir {given}: holds a run already; name a new directory, or go on with it: "
+            f"quarterdeck train {shlex.quote(str(configs_dir() / 'demo.toml'))} config.log_path={shlex.quote(given)}"
+        )
+    try:
+        if run_dir.exists() and any(run_dir.iterdir()):
+            raise UsageError(f"--dir {given}: is not empty; name a new directory")
+    except OSError as error:
+        raise UsageError(f"--dir {given}: {error.strerror or error}; name a new directory") from None
+    return run_dir
+
+
+def _options(run_dir: Path, steps: int | None, seed: int | None, more: list[str]) -> RunOptions:
+    """The demo's options with what the command line changes; as many epochs as the steps need."""
+    words = [str(configs_dir() / "demo.toml"), f"config.log_path={run_dir}"]
+    if seed is not None:
+        words.append(f"config.dataset_builder.shuffle_seed={seed}")
+    if steps is None:
+        return parse([*words, *more])
+    if steps < 1:
+        raise UsageError(f"--steps {steps}: must be at least 1")
+    words.append(f"config.max_steps={steps}")
+    if not any(word.startswith("config.dataset_builder.epochs=") for word in more):
+        words.append(f"config.dataset_builder.epochs={_epochs(parse([*words, *more]), steps)}")
+    return parse([*words, *more])
+
+
+def _epochs(options: RunOptions, steps: int) -> int:
+    try:
+        tasks = sum((path / "task.toml").is_file() for path in options.tasks_dir.iterdir())
+    except OSError:
+        tasks = 0
+    groups = max(1, int(options.value("config.dataset_builder.groups_per_batch")))
+    return -(-steps * groups // max(1, tasks))
 
 
 def _say_what_next(run_dir: Path) -> None:
+    """Printed once the run is over; after a detach it goes on, and the console said so."""
+    from console.control.runs import run_at
+
+    if run_at(run_dir).state == "live":
+        return
+    # `uv run` puts the command on its child's path only.
+    command = "python -m uv run quarterdeck" if os.environ.get("UV") else "quarterdeck"
+    where = shlex.quote(str(run_dir))
     sys.stderr.write(
         f"\nThe run is kept in {run_dir}. Try next:\n"
-        f"  quarterdeck replay {run_dir}\n"
-        "  quarterdeck demo on your own tasks: config.dataset_builder.tasks_dir=DIR\n"
-        "  quarterdeck train --help\n"
+        f"  {command} replay {where}\n"
+        f"  {command} demo config.dataset_builder.tasks_dir=DIR     on tasks of your own\n"
+        f"  {command} train --help\n"
     )

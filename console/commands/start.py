@@ -6,12 +6,14 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal
 
-from console.errors import UsageError
+from console.errors import RecordingError, UsageError
 from console.findings import WARNING, Finding, errors, refuse
 from console.launching import LaunchedRun, launch, new_run_id, require_engine
 from console.records.cookbook import last_checkpoint_batch
+from console.records.manifest import read_manifest
 from console.training.options import RunOptions
 
 Watch = Literal["console", "headless", "plain", "detach"]
@@ -43,7 +45,22 @@ def preflight_findings(options: RunOptions, environment: Mapping[str, str], *, w
         findings += preflight_harbor(options)
     if (whole or not errors(findings)) and not options.embedded:
         findings += asyncio.run(preflight_gateway(options, environment))
+    if whole:
+        findings += _renderer_findings(options)
     return findings
+
+
+def _renderer_findings(options: RunOptions) -> list[Finding]:
+    """Whether the cookbook has the renderer and the tokenizer; seconds of imports, so only for the whole check."""
+    from console.training.setup import make_renderer, register_bundled_tokenizers
+
+    register_bundled_tokenizers()
+    try:
+        make_renderer(options.value("config.model_name"), options.value("config.renderer_name"))
+    except UsageError as error:
+        name, _, message = str(error).partition(": ")
+        return [Finding(code="option.renderer", object=name, message=message)]
+    return []
 
 
 def start(options: RunOptions, watch: Watch) -> int:
@@ -92,19 +109,27 @@ def watch_run(options: RunOptions, watch: Watch, *, leave_after: float | None = 
     owned = watch in ("headless", "plain")
     policy = options.failure_policy(interactive=watch == "console")
     step = last_checkpoint_batch(options.log_path)
-    run = launch(options, new_run_id(), on_failure=policy, owned=owned)
+    run = launch(options, _run_id(options.log_path), on_failure=policy, owned=owned)
     if step is not None:
         sys.stderr.write(f"quarterdeck: {options.log_path} holds a run: it resumes from step {step}\n")
     if owned:
         from console.control.runs import run_at
         from console.headless import run_headless
 
-        return run_headless(run_at(run.run_dir), plain=watch == "plain", owned=True)
+        return run_headless(run_at(run.run_dir), plain=watch == "plain", owned=True, after_step=step)
     if watch == "detach":
         return _say_where(run)
     from console.tui.main import attach
 
     return attach(run.socket, run_dir=run.run_dir, leave_after=leave_after, run_exit_code=True)
+
+
+def _run_id(run_dir: Path) -> str:
+    """The id of the run that the directory holds, or a new one: a run that goes on keeps its name."""
+    try:
+        return read_manifest(run_dir).run_id or new_run_id()
+    except RecordingError:
+        return new_run_id()
 
 
 def _say_where(run: LaunchedRun) -> int:

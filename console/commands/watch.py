@@ -5,20 +5,20 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from console.commands.parsing import Parser
 from console.control.runs import find_run
 from console.errors import UsageError
 
 
 def attach_main(argv: list[str]) -> int:
     """Run `attach`; the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="quarterdeck attach",
+    parser = Parser(
+        "attach",
         description="Opens the console on a live run; one that has ended opens as a recording, at its end. Leaving it "
         "(q, d, a dropped line) leaves the run alone.",
         epilog="examples:  quarterdeck attach        the only live run\n"
         "           quarterdeck attach 20261129    a run by the start of its id, its name, or its directory\n"
         "           quarterdeck attach --socket /tmp/q.sock    through a forwarded socket",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "run", nargs="?", help="run id or its start, name, or run directory; the only live run if left out"
@@ -38,6 +38,8 @@ def attach_main(argv: list[str]) -> int:
     if args.socket is not None:
         if args.run is not None:
             raise UsageError("name a run or --socket, not both")
+        if not args.socket.is_socket():
+            raise UsageError(f"--socket {args.socket}: no socket there; forward the engine's, `runs --json` names it")
         return attach(args.socket, theme=args.theme, ascii=args.ascii, mouse=args.mouse, read_only=args.read_only)
     info = find_run(args.run)
     live = info.state == "live" and info.socket is not None
@@ -53,10 +55,11 @@ def attach_main(argv: list[str]) -> int:
 
 def replay_main(argv: list[str]) -> int:
     """Run `replay`; the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="quarterdeck replay",
+    parser = Parser(
+        "replay",
         description="Plays a recorded run through the console: space pauses, < > change the speed, [ ] step by event, "
         "{ } by training step. A run that still runs or was killed can be replayed too.",
+        epilog="example:  quarterdeck replay RUN --speed 8",
     )
     parser.add_argument("run", help="run directory, or run id, its start, or name")
     parser.add_argument(

@@ -53,7 +53,8 @@ class RunInfo(msgspec.Struct, kw_only=True):
 
 def list_runs(*, missing: bool = False) -> list[RunInfo]:
     """The registered runs, newest first; with `missing` also those whose directory is gone."""
-    found = [info_of(entry) for entry in reversed(entries())]
+    newest = {entry.run_dir: entry for entry in entries()}  # a directory that was used again is the later run's
+    found = [info_of(entry) for entry in reversed(newest.values())]
     return [run for run in found if missing or run.state != "gone"]
 
 

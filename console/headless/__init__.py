@@ -45,16 +45,24 @@ def follow_headless(run: RunInfo, *, plain: bool = False, out: TextIO | None = N
 
 
 def run_headless(
-    run: RunInfo, *, plain: bool = False, owned: bool = True, out: TextIO | None = None, err: TextIO | None = None
+    run: RunInfo,
+    *,
+    plain: bool = False,
+    owned: bool = True,
+    after_step: int | None = None,
+    out: TextIO | None = None,
+    err: TextIO | None = None,
 ) -> int:
     """`follow_headless` for the command that started the run; with `owned` the run ends with it, in order.
+
+    `after_step`: where a resumed run goes on; what an earlier command reported of it is not said again.
 
     A hang-up, interrupt or terminate sends `stop_now` once, waits for the end, and returns 129, 130 or 143 unless the
     run had ended for a cause of its own. Call it on the main thread.
     """
     if not owned:
         return follow_headless(run, plain=plain, out=out, err=err)
-    reporter = Reporter(out or sys.stdout, err or sys.stderr, plain)
+    reporter = Reporter(out or sys.stdout, err or sys.stderr, plain, first_step=after_step or 0)
     with Stopper(run, err or sys.stderr) as stopper:
         reporter.on_closed = lambda: stopper.stop("nobody reads the output any more", EXIT_HANG_UP)
         view = asyncio.run(_follow(run, reporter))

@@ -94,12 +94,14 @@ class Reporter:
         view: the last one shown.
     """
 
-    def __init__(self, out: TextIO, err: TextIO, plain: bool) -> None:
+    def __init__(self, out: TextIO, err: TextIO, plain: bool, first_step: int = 0) -> None:
+        """`first_step`: earlier ones are not reported."""
         self.on_closed: Callable[[], None] | None = None
         self.closed = False
         self._out, self._err, self._plain = out, err, plain
         self._launched: tuple[str, int] | None = None
         self._row_seq = 0
+        self._first_step = first_step
         self._alarms: dict[str, AlarmState] = {}
         self.view: RunView | None = None
 
@@ -129,7 +131,7 @@ class Reporter:
         self._emit(
             to_done_record(status, exit_code, steps, reason),
             f"done: {status}, exit {exit_code}, {steps} steps{tail}",
-            self.view.state.ts if self.view is not None else 0.0,
+            self.view.state.ts if self.view is not None else datetime.now(UTC).timestamp(),
         )
 
     def log(self, text: str) -> None:
@@ -152,7 +154,7 @@ class Reporter:
         self._emit(to_launch_record(state), f"run {state.name or state.run_id} in {state.run_dir}", state.started)
 
     def _step(self, view: RunView, row: ev.StepFinished) -> None:
-        if row.seq <= self._row_seq:
+        if row.seq <= self._row_seq or row.step < self._first_step:
             return
         self._row_seq = row.seq
         line = line_for(view.state, row)

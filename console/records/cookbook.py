@@ -13,7 +13,7 @@ def last_checkpoint_batch(run_dir: Path) -> int | None:
     """
     try:
         lines = (run_dir / "checkpoints.jsonl").read_text(errors="replace").splitlines()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     for line in reversed(lines):
         try:

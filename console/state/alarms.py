@@ -37,17 +37,18 @@ def _gateway(view: RunView, now: float) -> Iterator[AlarmState]:
 
 def _held(view: RunView, now: float) -> Iterator[AlarmState]:
     for group in view.state.groups.values():
-        for trial in group.trials:
-            if trial.phase == "held":
-                name = trial_name(group.group, trial.trial)
-                why = " ".join(x for x in (trial.outcome or "", trial.cause, trial.exception or "") if x)
-                retry = "r retries it, " if trial.retryable else ""
-                yield AlarmState(
-                    key=f"held.{name}",
-                    level="critical",
-                    text=f"{name} {why}: held, the run stops at its deadline",
-                    remedy=f"{retry}x drops the group",
-                )
+        held = [trial for trial in group.trials if trial.phase == "held"]
+        if held:
+            first = min(held, key=lambda trial: trial.hold_deadline or 0.0)
+            why = " ".join(x for x in (first.outcome or "", first.cause, first.exception or "") if x)
+            more = f" and {len(held) - 1} more trials" if len(held) > 1 else ""
+            retry = "r retries, " if any(trial.retryable for trial in held) else ""
+            yield AlarmState(
+                key=f"held.g{group.group + 1}",
+                level="critical",
+                text=f"{trial_name(group.group, first.trial)} {why}{more}: held, the run stops at the deadline",
+                remedy=f"{retry}x drops the group",
+            )
 
 
 def _capture(view: RunView, now: float) -> Iterator[AlarmState]:

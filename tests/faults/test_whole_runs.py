@@ -89,7 +89,7 @@ async def test_hold_waits_for_the_operator(run_engine, tasks, trial_file, tmp_pa
     trial = trial_file("fault_agents:SandboxKiller", fuse=str(tmp_path / "fuse"))
     run = await run_engine(tasks("create-file"), trial, on_failure="hold", during=during)
     assert run.exit_code == 0
-    assert any(key.startswith("held.g1/") for key in seen[0])
+    assert "held.g1" in seen[0]
     assert seen[1].status == "done"
     assert run.view.history.rows[0].outcomes == {"completed": 3}
     assert [e.by for e in run.of(ev.TrialRetried)] == ["operator"]
