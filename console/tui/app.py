@@ -15,7 +15,6 @@ from textual._compositor import ChopsUpdate
 from textual.app import App
 from textual.screen import Screen
 
-from console.state.sanitize import sanitize
 from console.tui.actions import help_entries
 from console.tui.controller import Controller
 from console.tui.crash import write_crash
@@ -139,7 +138,7 @@ class ConsoleApp(App[None], inherit_bindings=False):
         """The help, or the selected trial."""
         controller = self.controller
         if topic == "help":
-            entries = help_entries(self.source.mode, self._read_only, controller.over)
+            entries = help_entries(self.source.mode, self._read_only, controller.no_engine)
             title, text = "Help", lambda cells: help_text(entries, self._ascii, cells)
         else:
             title, text = trial_title(controller.scene()), lambda cells: trial_text(controller.scene(), cells)
@@ -179,14 +178,3 @@ class ConsoleApp(App[None], inherit_bindings=False):
         """Show what changed, now."""
         if self._run_screen.is_mounted:
             self._run_screen.paint()
-
-
-def farewell(source: Source) -> str:
-    """What to say after leaving: that the run goes on and how to come back; empty when there is nothing to say."""
-    state = source.view.state
-    if source.mode == "replay" or not state.run_id:
-        return ""
-    name = sanitize(state.run_id, limit=60)
-    if state.status in ("finished", "stopped", "failed"):
-        return f"run {name} {state.status}, exit {state.exit_code}"
-    return f"the run goes on: quarterdeck attach {name}"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from console.tui.layout import MIN_HEIGHT, MIN_WIDTH, Box, Layout, arrange
 from console.tui.panes import events, groups, header, steps
+from console.tui.panes.alarm import alarm
 from console.tui.panes.frame import framed, ruled
 from console.tui.picture import Scene
 from console.tui.text import Line
@@ -22,7 +23,7 @@ PANES: tuple[str, ...] = (
 def layout_for(scene: Scene, width: int, height: int) -> Layout:
     """The layout that fits what the scene has to show."""
     trials = max((len(g.trials) for g in scene.groups), default=0)
-    return arrange(width, height, len(scene.groups), trials, header.alarm(scene, width) is not None)
+    return arrange(width, height, len(scene.groups), trials, len(alarm(scene, width)))
 
 
 def compose(scene: Scene, layout: Layout) -> dict[str, list[Line]]:
@@ -37,8 +38,7 @@ def compose(scene: Scene, layout: Layout) -> dict[str, list[Line]]:
             case "plumbing":
                 out[name] = [header.plumbing(scene, box.width)]
             case "alarm":
-                found = header.alarm(scene, box.width)
-                out[name] = [found] if found is not None else []
+                out[name] = alarm(scene, box.width, box.height)
             case "keys":
                 out[name] = [events.key_line(scene, box.width)]
             case _:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol, cast
 
 from console.control.client import new_command
-from console.control.commands import CommandResult
+from console.control.commands import Command, CommandResult
 from console.errors import ControlError, RecordingError
 from console.journal import events as ev
 from console.journal.events import Scalars
@@ -15,16 +15,16 @@ from console.state.lines import trial_name
 from console.state.sanitize import sanitize
 from console.tui.actions import BY_ID, Action, available, key_labels
 from console.tui.layout import Layout
-from console.tui.picture import Scene, Selection, Trends, held_trials, ordered
-from console.tui.source import Source
+from console.tui.picture import ENDED, Scene, Selection, Trends, held_trials, ordered, stop_text
+from console.tui.source import Link, Source
 from console.tui.text import Line, Span, line
 
 if TYPE_CHECKING:
     from console.tui.replay import ReplaySource
 
 MESSAGE_SECONDS = 8.0
+STOP_SECONDS = 20.0
 FOCUSABLE = ("groups", "trials", "events")
-_OVER = ("finished", "stopped", "failed")
 
 
 class Shell(Protocol):
@@ -83,17 +83,31 @@ class Controller:
     @property
     def over(self) -> bool:
         """Whether the run has ended."""
-        return self.source.view.state.status in _OVER
+        return self.source.view.state.status in ENDED
+
+    @property
+    def no_engine(self) -> bool:
+        """Whether there is nobody left to take commands: the run is over, or its engine is gone."""
+        return self.over or self.source.link().status == "dead"
+
+    @property
+    def _latched(self) -> bool:
+        return self.source.view.state.stop_requested == "after_step"
+
+    def _now(self, link: Link) -> float:
+        """The time by which ages are told: it stands still when nothing can happen any more."""
+        return self.source.view.state.ts if link.status == "dead" else self.source.now()
 
     def scene(self) -> Scene:
         """What there is to paint now."""
         state = self.source.view.state
-        now = self.source.now()
+        link = self.source.link()
+        now = self._now(link)
         groups = ordered(state, self.selection.sort, now)
         group = self.selection.settle(groups)
         return Scene(
             view=self.source.view,
-            link=self.source.link(),
+            link=link,
             now=now,
             selection=self.selection,
             groups=groups,
@@ -102,13 +116,20 @@ class Controller:
             ascii=self._ascii,
             wide=self.layout.wide,
             message=self._progress() or self._message,
-            keys=key_labels(self.source.mode, self._read_only, self.over),
+            keys=self._keys(),
         )
+
+    def _keys(self) -> tuple[tuple[str, str], ...]:
+        labels = key_labels(self.source.mode, self._read_only, self.no_engine)
+        stop = BY_ID["stop_after_step"]
+        back = "take stop back" if self._latched else stop.label
+        return tuple((key, back if key == stop.key else label) for key, label in labels)
 
     def fingerprint(self) -> tuple[object, ...]:
         """Changes whenever a new paint would differ."""
         link = self.source.link()
-        return self.source.version, int(self.source.now()), link.status, int(link.age), self._message
+        age = 0 if link.status == "dead" else int(link.age)
+        return self.source.version, int(self._now(link)), link.status, age, self._message
 
     def say(self, text: str, role: str = "", seconds: float | None = MESSAGE_SECONDS) -> None:
         """Show one line in place of the keys, for a while or until the next one."""
@@ -140,7 +161,7 @@ class Controller:
     async def act(self, action_id: str) -> None:
         """Do the action, or say why it cannot be done here."""
         action = BY_ID[action_id]
-        if not available(action, self.source.mode, self._read_only, self.over):
+        if not available(action, self.source.mode, self._read_only, self.no_engine):
             self.say(self._why_not(action), "limit")
             return
         self._message = ()
@@ -162,6 +183,8 @@ class Controller:
             return f"{action.key} ({action.label}): this is a recording, it takes no commands"
         if self._read_only:
             return f"{action.key} ({action.label}): this console is read-only"
+        if not self.over:
+            return f"{action.key} ({action.label}): the engine is gone; quarterdeck train with the same options resumes"
         return f"{action.key} ({action.label}): the run is over"
 
     def do_help(self) -> None:
@@ -187,10 +210,9 @@ class Controller:
 
     async def do_interrupt(self) -> None:
         """Ctrl+C."""
-        options = [("d", "detach: leave, the run goes on", "detach")]
-        if available(BY_ID["stop_after_step"], self.source.mode, self._read_only, self.over):
-            latched = self.source.view.state.stop_requested == "after_step"
-            label = "take the stop after this step back" if latched else "stop after this step"
+        options = [("d", "leave" if self.no_engine else "detach: leave, the run goes on", "detach")]
+        if available(BY_ID["stop_after_step"], self.source.mode, self._read_only, self.no_engine):
+            label = "take the stop after this step back" if self._latched else "stop after this step"
             options += [("s", label, "stop_after_step"), ("c", "stop now: cancel every trial", "stop_now")]
         options.append(("b", "back", "back"))
         match await self._shell.choose("Leave or stop?", options):
@@ -240,7 +262,7 @@ class Controller:
 
     async def do_stop_after_step(self) -> None:
         """Latch the stop, or take it back."""
-        on = self.source.view.state.stop_requested != "after_step"
+        on = not self._latched
         await self._send("stop_after_step", {"on": on}, "stop after this step" if on else "take the stop back")
 
     async def _send(self, command: str, args: Scalars, title: str) -> None:
@@ -261,13 +283,23 @@ class Controller:
             self._sent = request.id
             self.say(f"{title}: requested ...", "bold", seconds=None)
             self._shell.repaint()
-            self._result(title, await self.source.command(request))
+            self._result(title, await self.source.command(request), request)
         except ControlError as error:
             self.say(f"{title}: {error}", "infra")
             self._shell.repaint()
 
-    def _result(self, title: str, result: CommandResult) -> None:
+    def _result(self, title: str, result: CommandResult, request: Command | None = None) -> None:
         self._sent = None
+        if request is not None and request.command == "stop_after_step" and result.status == "done":
+            # It is asked for with one key and without a question: what it does must not be overlooked.
+            if request.args["on"]:
+                self.say(
+                    f"the run {stop_text(self.source.view.state)} · s takes it back", "limit+reverse", STOP_SECONDS
+                )
+            else:
+                self.say("the stop is taken back: the run goes on", "pass")
+            self._shell.repaint()
+            return
         self.say(f"{title}: {result.status}{': ' + result.text if result.text else ''}",
                  "pass" if result.status == "done" else "limit")  # fmt: skip
         self._shell.repaint()

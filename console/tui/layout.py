@@ -31,15 +31,19 @@ class Layout:
     columns: tuple[tuple[str, ...], ...] = ()
 
 
-def arrange(width: int, height: int, groups: int, trials: int, alarm: bool) -> Layout:
-    """The layout for a terminal of `width` x `height` that shows `groups` groups and `trials` trials of one of them."""
+def arrange(width: int, height: int, groups: int, trials: int, alarm: int) -> Layout:
+    """The layout for a terminal of `width` x `height` that shows `groups` groups and `trials` trials of one of them.
+
+    `alarm`: rows of the alarm, 0 for none; no more than a small screen can spare.
+    """
     if width < MIN_WIDTH or height < MIN_HEIGHT:
         return Layout({"tiny": Box(0, 0, width, height)} if width > 0 and height > 0 else {})
     boxes = {"header": Box(0, 0, width, 1), "plumbing": Box(0, 1, width, 1)}
     top = 2
     if alarm:
-        boxes["alarm"] = Box(0, top, width, 1)
-        top += 1
+        rows = min(alarm, 1 + (height - MIN_HEIGHT) // 4)
+        boxes["alarm"] = Box(0, top, width, rows)
+        top += rows
     boxes["keys"] = Box(0, height - 1, width, 1)
     space = height - 1 - top
     if width >= WIDE_WIDTH and height >= WIDE_HEIGHT:

@@ -1,4 +1,4 @@
-"""The ways into the console. Nothing heavy is imported before it is known that there is a terminal to paint on."""
+"""The ways into the console. Textual is imported once it is known that there are a run to show and a terminal."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ def attach(
     Raises:
         UsageError: no terminal, no such theme, no such socket. RecordingError: not a run directory.
     """
-    require_terminal()
     path = Path(target)
     notice = ""
     if path.is_dir():
@@ -51,6 +50,7 @@ def attach(
         if not path.exists():
             raise UsageError(f"{path}: no such socket or run directory; `quarterdeck runs` lists the live ones")
         source = LiveSource(str(path), local=run_dir is not None)
+    require_terminal()
     return run_console(
         source, theme=theme, ascii=ascii, mouse=mouse, read_only=read_only, leave_after=leave_after,
         run_exit_code=run_exit_code, notice=notice, goodbye=goodbye,
@@ -70,10 +70,10 @@ def replay(
     Raises:
         UsageError: no terminal, or no such theme. RecordingError: not a run directory, or an empty journal.
     """
-    require_terminal()
+    record = open_record(run_dir)
+    require_terminal(instead="")
     from console.tui.replay import ReplaySource
 
-    record = open_record(run_dir)
     return run_console(ReplaySource(record, speed), theme=theme, ascii=ascii, mouse=mouse, notice=damage_notice(record))
 
 
@@ -96,7 +96,7 @@ def run_console(
         leave_after: seconds after the run's end at which the console closes by itself, None for never.
         run_exit_code: return the run's own exit code when it ended.
         notice: shown in place of the keys at first.
-        goodbye: say on stdout, after leaving, that the run goes on and how to come back.
+        goodbye: say on stdout, after leaving, how the run stands and how to come back.
 
     Returns:
         0 when the operator left, 143 after SIGTERM, 7 after a crash of the console.
@@ -104,7 +104,7 @@ def run_console(
     Raises:
         UsageError: no terminal to paint on, or no such theme.
     """
-    require_terminal()
+    require_terminal(instead="")
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 
@@ -117,7 +117,11 @@ def run_console(
         failed = [line for line in themes.failed if f"{chosen}." in line]
         raise UsageError(failed[0] if failed else f"no theme {chosen!r}: there are {', '.join(sorted(themes.loaded))}")
 
-    from console.tui.app import ConsoleApp, farewell
+    # Mono and a chosen theme are the answer to NO_COLOR. Textual's own is a filter over the theme's colours, and it
+    # makes the terminal's default colours black on black.
+    os.environ.pop("NO_COLOR", None)
+    from console.tui.app import ConsoleApp
+    from console.tui.farewell import farewell
 
     app = ConsoleApp(source, themes, chosen, ascii or ascii_only(), read_only, leave_after, notice)
     app.run(mouse=mouse)
@@ -133,14 +137,19 @@ def run_console(
     return code
 
 
-def require_terminal() -> None:
-    """Raises `UsageError` unless input, output and errors are a terminal that can be painted on."""
+def require_terminal(instead: str = "use --headless or --plain") -> None:
+    """Raises `UsageError` unless input, output and errors are a terminal that can be painted on.
+
+    `instead`: what the command offers without a terminal, empty for nothing.
+    """
+    advice = f": {instead}" if instead else ""
     for name, stream in (("input", sys.stdin), ("output", sys.stdout), ("error output", sys.stderr)):
         if stream is None or not stream.isatty():
-            raise UsageError(f"the console needs a terminal, and {name} is none: use --headless")
+            raise UsageError(f"the console needs a terminal, and {name} is none{advice}")
     term = os.environ.get("TERM", "")
     if term in _NO_TERMINALS:
-        raise UsageError(f"the console cannot paint on TERM={term or '(unset)'}: set TERM, or use --headless")
+        remedy = f"set TERM, or {instead}" if instead else "set TERM"
+        raise UsageError(f"the console cannot paint on TERM={term or '(unset)'}: {remedy}")
 
 
 def ascii_only() -> bool:

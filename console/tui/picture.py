@@ -16,6 +16,8 @@ from console.tui.source import Link
 from console.tui.text import Line
 
 TREND_KEPT = 120
+ENDED = ("finished", "stopped", "failed")
+"""States of a run that has ended in order."""
 
 
 @dataclass
@@ -107,6 +109,11 @@ class Scene:
         return self.view.state
 
     @property
+    def dead(self) -> bool:
+        """Whether the engine is gone without a last word: what is shown is as of its last event."""
+        return self.link.status == "dead"
+
+    @property
     def marks(self) -> glyphs.Marks:
         """Rule, cursor and block characters."""
         return glyphs.marks(self.ascii)
@@ -123,6 +130,13 @@ def held_trials(state: RunState) -> list[tuple[GroupState, TrialState]]:
     """Trials that wait for the operator, the one with the least time left first."""
     found = [(g, t) for g in state.groups.values() for t in g.trials if t.phase == "held"]
     return sorted(found, key=lambda pair: pair[1].hold_deadline or 0.0)
+
+
+def stop_text(state: RunState) -> str:
+    """When the run stops, for a sentence that begins with the run."""
+    if state.stop_requested == "now":
+        return "stops now"
+    return "stops after the current step" if state.step is None else f"stops after step {state.step}"
 
 
 def attention(group: GroupState, now: float) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,6 +28,7 @@ except QuarterdeckError as error:
     sys.stderr.write(f"quarterdeck: {error}\\n")
     sys.exit(error.exit_code)
 """
+GUARDED_ATTACH = GUARDED.replace("replay", "attach")
 
 
 def test_replay_paints_plays_to_the_end_and_leaves(terminal, pty_recording: Path) -> None:
@@ -37,6 +39,25 @@ def test_replay_paints_plays_to_the_end_and_leaves(terminal, pty_recording: Path
     term.press("q")
     assert term.ends() == 0 and term.restored
     assert b"Traceback" not in term.raw
+
+
+SGR = re.compile(rb"\x1b\[([0-9;]*)m")
+
+
+def test_no_color_is_readable_and_has_no_colour(terminal, pty_recording: Path) -> None:
+    term = terminal(REPLAY, str(pty_recording), "0", env={"NO_COLOR": "1"})
+    term.see("step 6/6 finished, exit 0")
+    for key in ("\r", "\x1b"):
+        term.press(key)
+        term.pump(0.3)
+    cells = [cell for row in term.screen.buffer.values() for cell in row.values() if cell.data.strip()]
+    assert len(cells) > 300
+    assert {(cell.fg, cell.bg) for cell in cells} == {("default", "default")}
+    # Neither does any byte set one: attributes and the terminal's own two colours only.
+    codes = {code for sequence in SGR.findall(term.raw) for code in sequence.split(b";")}
+    assert codes <= {b"", b"0", b"1", b"2", b"4", b"7", b"39", b"49"}, codes
+    term.press("q")
+    assert term.ends() == 0
 
 
 def test_no_bytes_when_nothing_changes_and_few_when_something_does(terminal, pty_recording: Path) -> None:
@@ -136,6 +157,8 @@ def test_a_killed_engine_is_dead_and_can_still_be_looked_at(terminal, live_engin
     term.see(" DEAD ")
     term.press("q")
     assert term.ends() == 0
+    assert b"the engine is gone: quarterdeck train with the same options resumes it" in term.raw
+    assert b"the run goes on" not in term.raw
     code = "import sys; from console.tui.main import attach; sys.exit(attach(sys.argv[1]))"
     after = terminal(code, str(run_dir))
     after.see("the engine is gone: this is the recording up to its end")
@@ -180,7 +203,7 @@ def test_a_terminal_that_cannot_be_painted_on_is_refused(
 ) -> None:
     term = terminal(GUARDED, str(pty_recording), env=variables)
     assert term.ends() == 2
-    assert b"use --headless" in term.raw and b"\x1b[?1049h" not in term.raw
+    assert b"set TERM" in term.raw and b"--headless" not in term.raw and b"\x1b[?1049h" not in term.raw
 
 
 @pytest.mark.parametrize("streams", [{"stdin": subprocess.DEVNULL}, {"stdout": subprocess.PIPE}, {}])
@@ -190,5 +213,23 @@ def test_no_terminal_is_one_line_and_exit_2(pty_recording: Path, streams: dict[s
         [sys.executable, "-c", GUARDED, str(pty_recording)], cwd=ROOT, stderr=subprocess.PIPE, timeout=30, **options
     )
     assert done.returncode == 2
-    assert done.stderr.count(b"\n") == 1 and b"--headless" in done.stderr
+    assert done.stderr.count(b"\n") == 1 and b"needs a terminal" in done.stderr
+    assert b"--headless" not in done.stderr  # a replay has no such option
     assert not done.stdout
+
+
+@pytest.mark.parametrize(("code", "says"), [(GUARDED, b"no such directory"), (GUARDED_ATTACH, b"no such socket")])
+def test_a_missing_run_is_said_before_the_missing_terminal(tmp_path: Path, code: str, says: bytes) -> None:
+    assert says in _without_terminal(code, tmp_path / "nothing")
+
+
+def test_attach_without_a_terminal_names_what_it_has_instead(pty_recording: Path) -> None:
+    assert b"use --headless or --plain" in _without_terminal(GUARDED_ATTACH, pty_recording)
+
+
+def _without_terminal(code: str, target: Path) -> bytes:
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(target)], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, timeout=30
+    )
+    assert not done.stdout and done.stderr.count(b"\n") == 1
+    return done.stderr

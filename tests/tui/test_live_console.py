@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 from small_engine import SmallEngine
 
+from console.control.client import author
 from console.control.commands import COMMANDS
 from console.journal import events as ev
 from console.resources import themes_dir
 from console.tui import live
 from console.tui.actions import ACTIONS, available, help_entries, key_labels
-from console.tui.app import ConsoleApp, farewell
+from console.tui.app import ConsoleApp
 from console.tui.controller import Controller
+from console.tui.farewell import farewell
 from console.tui.live import LiveSource
 from console.tui.themes import Themes
 from console.tui.widgets import dialog
@@ -143,9 +145,14 @@ async def test_stop_after_step_is_a_latch(new_app, engine: SmallEngine, screen_l
     async with app.run_test(size=(80, 24)) as pilot:
         await connected(app, pilot)
         await pilot.press("s")
-        await until(pilot, lambda: " STOPPING " in shown(app, screen_lines))
+        await until(pilot, lambda: "the run stops after step 1 · s takes it back" in screen_lines(app)[-1])
+        assert " STOPPING AFTER STEP " in shown(app, screen_lines)
+        assert farewell(app.source) == f"the run stops after step 1 (asked for by {author()}): quarterdeck attach run-1"
+        await pilot.press("o")  # any key takes the notice away: the key itself says it now
+        assert "s take stop back" in shown(app, screen_lines)
         await pilot.press("s")
         await until(pilot, lambda: " LIVE " in shown(app, screen_lines))
+        assert "the stop is taken back" in screen_lines(app)[-1]
     assert [c.args for c in engine.handler.done] == [{"on": True}, {"on": False}]
 
 
@@ -220,6 +227,18 @@ async def test_silence_is_stale_and_a_lost_engine_is_said(
         app.source._local = True  # type: ignore[attr-defined]
         app.source.view.state.pid = 2**22 + 1  # no process has this number
         assert " DEAD " in shown(app, screen_lines) and "the engine is gone" in shown(app, screen_lines)
+        monkeypatch.setattr(app.source, "now", lambda: 5e9)  # hours later everything reads as at the last event
+        text = shown(app, screen_lines)
+        assert "ROLLOUT 00:00" in text and "as of" in text and "sandboxes unknown" in text and "were live" in text
+        assert not any(label in screen_lines(app)[-1] for label in ("x cancel", "r retry", "s stop"))
+        for key in ("x", "X", "r", "R", "s"):
+            await pilot.press(key)
+            assert f" {key} (" in screen_lines(app)[-1] and "the engine is gone; " in screen_lines(app)[-1]
+        app.source.view.state.run_dir = "/runs/my run"
+        assert farewell(app.source) == (
+            "the engine is gone: quarterdeck train with the same options resumes it; "
+            "quarterdeck replay '/runs/my run' shows what was recorded"
+        )
 
 
 async def test_the_end_of_the_run_is_shown_and_can_close_the_console(
@@ -233,7 +252,59 @@ async def test_the_end_of_the_run_is_shown_and_can_close_the_console(
         await pilot.press("x")
         await until(pilot, lambda: app._exit)
     assert engine.handler.done == []
-    assert farewell(app.source) == "run run-1 finished, exit 0"
+    assert farewell(app.source) == "run run-1 finished, exit 0: reward 0.25 in 1 step"
+    state, rows = app.source.view.state, app.source.view.history.rows
+    rows.append(ev.StepFinished(step=1, reward_mean=0.98))
+    state.steps_done = 2
+    assert farewell(app.source) == "run run-1 finished, exit 0: reward 0.25 -> 0.98 in 2 steps"
+    state.status, state.exit_code, state.reason = "failed", 7, "disk\nfull"
+    assert farewell(app.source) == "run run-1 failed, exit 7: disk full"
+
+
+@pytest.mark.parametrize(("size", "rows"), [((80, 24), 3), ((120, 40), 2), ((60, 16), 1)])
+async def test_why_a_run_did_not_complete_is_read_whole(
+    new_app, engine: SmallEngine, screen_lines, size: tuple[int, int], rows: int
+) -> None:
+    reason = " ".join(f"word{i}" for i in range(28))
+    app = new_app()
+    async with app.run_test(size=size) as pilot:
+        await connected(app, pilot)
+        engine.finish("failed", 7, reason)
+        await until(pilot, lambda: " FAILED " in shown(app, screen_lines))
+        await pilot.pause()  # the panes make room
+        lines = screen_lines(app)
+    assert "failed, exit 7" in lines[0]
+    said = " ".join(" ".join(line.split()) for line in lines[2 : 2 + rows])
+    assert said == f"! {reason}" if rows > 1 else said.startswith("! word0 word1") and said.endswith("…")
+    assert "Groups" in lines[2 + rows]
+
+
+@pytest.mark.parametrize(("more", "others", "says"), [
+    (0, 0, " 1 alarm  g2/t2 BoxError held: stops in "),
+    (7, 2, " 4 alarms  g2/t2 BoxError +7 held: stops in "),
+])  # fmt: skip
+async def test_the_countdown_and_the_keys_fit_at_80_columns(
+    new_app, engine: SmallEngine, screen_lines, more: int, others: int, says: str
+) -> None:
+    append = engine.writer.append
+    if more:
+        append(ev.GroupStarted(step=1, group=2, task="task-2", size=8))
+    for trial in range(more):
+        at = {"step": 1, "group": 2, "trial": trial}
+        append(ev.TrialFinished(**at, outcome="infrastructure", cause="runner", exception="RunnerLostError" * 3))
+        append(ev.TrialHeld(**at, deadline=4.1e9))
+    for group in (1, 2):
+        append(ev.AlarmOpened(key=f"held.g{group + 1}", level="critical", text="held"))
+    for i in range(others):
+        append(ev.AlarmOpened(key=f"other.{i}", level="warning", text="x"))
+    app = new_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await connected(app, pilot)
+        row = shown(app, screen_lines).split("\n")[2]
+        assert says in row and row.endswith(" r retry  x cancel ")
+        app.source.view.state.groups[1].trials[1].exception = "AVeryLongNameOfAnExceptionThatIsCutError"
+        row = shown(app, screen_lines).split("\n")[2]
+    assert "stops in " in row and "r retry  x cancel" in row and len(row) == 80
 
 
 # --- the registry ----------------------------------------

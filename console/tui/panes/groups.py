@@ -30,7 +30,8 @@ def groups_title(scene: Scene) -> tuple[str, str]:
     failed = sum(t.phase in ("done", "held") and t.outcome not in SCORED and t.outcome != "cancelled" for t in trials)
     live = sum(t.phase not in ("queued", "held", "done") for t in trials)
     dot = scene.marks.dot
-    parts = [f"{len(scene.groups)}", f"kept {kept}", f"scored {scored}/{len(trials)}", f"live {live}"]
+    parts = [f"{len(scene.groups)}", f"kept {kept}", f"scored {scored}/{len(trials)}"]
+    parts.append(f"were live {live}" if scene.dead else f"live {live}")
     if failed:
         parts.append(f"not scored {failed}")
     return f"Groups  {f' {dot} '.join(parts)}", f"sort: {scene.selection.sort}"
@@ -215,7 +216,7 @@ def _label(trial: TrialState, kind: str) -> str:
 def _trial_note(scene: Scene, trial: TrialState, kind: str) -> Span:
     if trial.phase == "held":
         left = None if trial.hold_deadline is None else trial.hold_deadline - scene.now
-        return Span(f"HELD {clock(left)}" + ("  r retry" if trial.retryable else ""), "infra+bold")
+        return Span(f"HELD {clock(left)}" + ("  r retry" if trial.retryable and not scene.dead else ""), "infra+bold")
     if trial.phase == "done":
         if trial.outcome in SCORED:
             return Span(f"r {number(trial.reward, 2)}" + (f"  try {trial.try_ + 1}" if trial.try_ else ""))

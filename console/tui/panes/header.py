@@ -7,10 +7,10 @@ import time
 
 from console.state.sanitize import sanitize
 from console.tui import glyphs
-from console.tui.picture import Scene, held_trials
-from console.tui.text import Line, Span, clock, count, fit, line, number, short_time, spread, width
+from console.tui.picture import Scene
+from console.tui.text import Line, Span, clock, count, fit, line, number, short_time, width
 
-ENDED = {"finished": "FINISHED", "stopped": "STOPPED", "failed": "FAILED"}
+_ENDED = {"finished": "FINISHED", "stopped": "STOPPED", "failed": "FAILED"}
 
 
 def badge(scene: Scene) -> Span:
@@ -20,9 +20,9 @@ def badge(scene: Scene) -> Span:
         if not link.playing:
             return Span(" REPLAY paused ", "badge-replay")
         return Span(f" REPLAY {speed_text(link.speed)} ", "badge-replay")
-    if state.status in ENDED:
+    if state.status in _ENDED:
         role = "badge-quiet" if state.exit_code == 0 else "badge-dead" if state.status == "failed" else "badge-warn"
-        return Span(f" {ENDED[state.status]} ", role)
+        return Span(f" {_ENDED[state.status]} ", role)
     match link.status:
         case "connecting":
             return Span(" CONNECTING ", "badge-quiet")
@@ -32,9 +32,16 @@ def badge(scene: Scene) -> Span:
             return Span(f" LINK LOST {short_time(link.age)} ", "badge-dead")
         case "dead":
             return Span(" DEAD ", "badge-dead")
+    if _stops_after_step(scene):
+        return Span(" STOPPING AFTER STEP ", "badge-warn")
     if state.status == "stopping" or state.stop_requested:
         return Span(" STOPPING ", "badge-warn")
     return Span(" LIVE ", "badge-live")
+
+
+def _stops_after_step(scene: Scene) -> bool:
+    state = scene.state
+    return scene.link.status == "ok" and state.status == "live" and state.stop_requested == "after_step"
 
 
 def speed_text(speed: float) -> str:
@@ -45,22 +52,21 @@ def speed_text(speed: float) -> str:
 def header(scene: Scene, cells: int) -> Line:
     """Badge, run, step and phase, estimate, link, time of day."""
     state, link = scene.state, scene.link
-    name = sanitize(state.name or state.run_id or "no run yet", limit=40 if cells >= 100 else 20)
+    wide = cells >= 100
+    longest = 40 if wide else 10 if _stops_after_step(scene) else 20
+    name = sanitize(state.name or state.run_id or "no run yet", limit=longest)
     parts: list[list[Span]] = [[Span(" "), badge(scene), Span(f" {name} ", "bold")]]
-    parts.append(_where(scene, wide=cells >= 100))
-    left = _eta(scene, wide=cells >= 100)
+    parts.append(_where(scene, wide))
+    left = _eta(scene, wide)
     if left:
         parts.append([Span(left)])
-    wide = cells >= 100
     moment = time.strftime("%H:%M:%S" if wide else "%H:%M", time.localtime(scene.now)) if scene.now else "--:--"
     if link.status == "replay":
         parts += [[Span(moment)], [Span(f"{link.fraction:.0%}")]]
         return _columns(parts, scene, cells)
-    if state.status not in ENDED:
+    if state.status not in _ENDED:
         parts.append([_link(scene)])
-    elif state.reason and wide:
-        parts.append([Span(sanitize(state.reason, limit=60))])
-    parts.append([Span(moment)])
+    parts.append([Span(f"as of {moment}" if scene.dead else moment)])
     return _columns(parts, scene, cells)
 
 
@@ -68,10 +74,10 @@ def _where(scene: Scene, wide: bool) -> list[Span]:
     state = scene.state
     total = "?" if state.steps_planned is None else str(state.steps_planned)
     step = state.steps_done
-    if state.status not in ENDED and state.step is not None:
+    if state.status not in _ENDED and state.step is not None:
         step = max(step, state.step)
     spans = [Span("step "), Span(f"{step}/{total}", "bold")]
-    if state.status in ENDED:
+    if state.status in _ENDED:
         return [*spans, Span(f" {state.status}, exit {'--' if state.exit_code is None else state.exit_code}")]
     phase = sanitize(state.phase, limit=12).upper()
     spans += [Span(f" {scene.marks.phase} "), Span(phase, "title"), Span(f" {clock(_since(scene, state.phase_since))}")]
@@ -79,10 +85,8 @@ def _where(scene: Scene, wide: bool) -> list[Span]:
         usual = median([row.seconds_rollout for row in scene.view.history.rows[-20:]])
         if usual is not None:
             spans.append(Span(f" (p50 {short_time(usual)})", "muted"))
-    if state.stop_requested and not wide:
+    if state.stop_requested and not _stops_after_step(scene):
         spans.append(Span(" stops after step" if state.stop_requested == "after_step" else " stops now", "limit"))
-    elif state.stop_requested:
-        spans.append(Span(f"  stop: {state.stop_requested.replace('_', ' ')}", "limit"))
     elif state.phase_detail and wide:
         spans.append(Span(" " + sanitize(state.phase_detail, limit=30), "muted"))
     return spans
@@ -101,15 +105,16 @@ def median(values: list[float | None]) -> float | None:
 def _eta(scene: Scene, wide: bool) -> str:
     state = scene.state
     usual = median([row.seconds_total for row in scene.view.history.rows[-20:]])
-    if usual is None or state.status in ENDED or state.step_started is None or scene.link.status == "dead":
+    if usual is None or state.status in _ENDED or state.step_started is None or scene.dead:
         return ""
     done = state.steps_done > (state.step or 0)
     rest = 0.0 if done else max(0.0, usual - (scene.now - state.step_started))
-    text = f"ETA {'step ' if wide else ''}{clock(rest)}"
-    if wide and state.steps_planned is not None:
-        later = max(0, state.steps_planned - (state.step or 0) - 1)
-        text += f" run {short_time(rest + later * usual)}"
-    return text
+    step = f"step {clock(rest)}"
+    if state.steps_planned is None:
+        return f"ETA {step}"
+    later = 0 if state.stop_requested else max(0, state.steps_planned - (state.step or 0) - 1)
+    run = f"run {short_time(rest + later * usual)}"
+    return f"ETA {step} {run}" if wide else f"ETA {run}"
 
 
 def _link(scene: Scene) -> Span:
@@ -131,7 +136,7 @@ def plumbing(scene: Scene, cells: int) -> Line:
     """Gateway, capture, sandboxes, checkpoint."""
     state, wide = scene.state, cells >= 100
     g, c = state.gateway, state.capture
-    if g.reachable is None:
+    if g.reachable is None or scene.dead:
         gateway = [Span("gateway " if wide else "gw "), Span("unknown", "muted")]
     elif g.reachable:
         gateway = [Span("gateway " if wide else "gw "), Span("ok", "pass"), Span(_ms(g.latency_ms))]
@@ -145,13 +150,13 @@ def plumbing(scene: Scene, cells: int) -> Line:
         ]
     capture = [
         Span("capture " if wide else "cap "),
-        Span(count(c.sampled_per_second), "bold"),
+        Span("--" if scene.dead else count(c.sampled_per_second), "bold"),
         Span(" tok/s  " if wide else " tok/s "),
         *_bad_count("lost", c.lost),
         Span("  " if wide else " "),
         *_bad_count("no-logprob" if wide else "nolp", c.no_logprobs),
     ]
-    boxes = [Span(f"sandboxes {state.sandboxes_live}")]
+    boxes = [Span("sandboxes unknown" if scene.dead else f"sandboxes {state.sandboxes_live}")]
     if state.sandboxes_left:
         boxes += [Span(" "), Span(f"{len(state.sandboxes_left)} left", "limit")]
     parts = [[Span(" "), *gateway, Span(" ")], capture, boxes]
@@ -186,40 +191,6 @@ def _columns(parts: list[list[Span]], scene: Scene, cells: int) -> Line:
             break
         out += part
     return fit(out, cells)
-
-
-def alarm(scene: Scene, cells: int) -> Line | None:
-    """What is about to stop the run, the most urgent first; None when nothing is."""
-    state = scene.state
-    if state.status in ENDED:
-        return None
-    held = held_trials(state)
-    alarms = sorted(state.alarms.values(), key=lambda a: (a.level != "critical", a.since))
-    total = len(held) + len(alarms)
-    hint: list[Span] = []
-    if scene.link.status == "dead":
-        total += 1
-        text = "the engine is gone and the run did not finish: start it again, it resumes from its last checkpoint"
-    elif held:
-        group, trial = held[0]
-        rest = None if trial.hold_deadline is None else trial.hold_deadline - scene.now
-        what = sanitize(trial.exception or trial.cause or "failure", limit=40)
-        text = f"g{group.group + 1}/t{trial.trial + 1} {what} held: the run stops in {clock(rest)}"
-        if scene.link.status != "replay":
-            hint = [Span("r", "key"), Span(" retry  "), Span("x", "key"), Span(" cancel group ")]
-    elif alarms:
-        first = alarms[0]
-        text = sanitize(first.text, limit=200)
-        if first.remedy:
-            text += f" {scene.marks.dash} {sanitize(first.remedy, limit=200)}"
-    elif state.gateway.reachable is False:
-        total = 1
-        g = state.gateway
-        text = f"gateway unreachable for {clock(scene.now - g.since)}: {sanitize(g.detail, limit=120)}"
-    else:
-        return None
-    left = line(Span(" "), Span(f" ! {total} ", "alert"), Span(f" {text}", "bold"))
-    return spread(fit(left, min(width(left), cells - width(hint))), tuple(hint), cells)
 
 
 def tiny(scene: Scene, cells: int, rows: int, need: tuple[int, int]) -> list[Line]:

@@ -58,7 +58,7 @@ def step_lines(scene: Scene, cells: int, rows: int) -> list[Line]:
 def steps_title(scene: Scene) -> tuple[str, str]:
     """Left and right part of the section's title."""
     rows = scene.view.history.rows
-    return "Steps", f"last {rows[-1].step}" if rows else ""
+    return "Steps", f"last step {rows[-1].step}" if rows else ""
 
 
 def _sparked(

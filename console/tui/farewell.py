@@ -1,0 +1,50 @@
+"""What is said on stdout once the console is left: how the run stands, and the command that goes on from there."""
+
+from __future__ import annotations
+
+import shlex
+
+from console.state.model import RunState
+from console.state.reduce import RunView
+from console.state.sanitize import sanitize
+from console.tui.picture import ENDED, stop_text
+from console.tui.source import Source
+
+
+def farewell(source: Source) -> str:
+    """One line; empty for a recording and for a run that was never seen."""
+    state = source.view.state
+    if source.mode == "replay" or not state.run_id:
+        return ""
+    name = shlex.quote(sanitize(state.run_id, limit=60))
+    if state.status in ENDED:
+        return f"run {name} {state.status}, exit {state.exit_code}{_how(source.view)}"
+    if source.link().status == "dead":
+        text = "the engine is gone: quarterdeck train with the same options resumes it"
+        where = shlex.quote(sanitize(state.run_dir, limit=1000))
+        return f"{text}; quarterdeck replay {where} shows what was recorded" if state.run_dir else text
+    if state.stop_requested:
+        by = _author(state)
+        return f"the run {stop_text(state)}{f' (asked for by {by})' if by else ''}: quarterdeck attach {name}"
+    return f"the run goes on: quarterdeck attach {name}"
+
+
+def _how(view: RunView) -> str:
+    """Why it did not complete, or what came of it."""
+    state = view.state
+    if state.exit_code != 0:
+        return f": {sanitize(state.reason, limit=400)}" if state.reason else ""
+    known = [row.reward_mean for row in view.history.rows if row.reward_mean is not None]
+    if not known:
+        return ""
+    steps = f"in {state.steps_done} step{'' if state.steps_done == 1 else 's'}"
+    return (
+        f": reward {known[0]:.2f} -> {known[-1]:.2f} {steps}" if len(known) > 1 else f": reward {known[0]:.2f} {steps}"
+    )
+
+
+def _author(state: RunState) -> str:
+    """Who asked for the stop; empty when it did not come from a command that is still known."""
+    wanted = "stop_now" if state.stop_requested == "now" else "stop_after_step"
+    asked = [c for c in state.commands.values() if c.command == wanted and c.status in ("accepted", "done")]
+    return sanitize(asked[-1].author, limit=60) if asked else ""
