@@ -91,8 +91,8 @@ class Workshop:
             for task in starting:
                 await task
         except BaseException:
-            # The pool is closed when it is up: a start that is cut off may leave a process that nobody knows.
-            starting[1].cancel()
+            for task in starting:
+                task.cancel()
             await asyncio.gather(*starting, return_exceptions=True)
             raise
         window = await self._check_gateway()
@@ -168,12 +168,24 @@ class Workshop:
     async def close(self) -> None:
         """Runner, capture gateway, embedded gateway, in this order."""
         await settle(self._tasks, TASKS_END_SECONDS)
-        for part, end in (("_pool", "close"), ("capture", "close"), ("_embedded", "stop")):
+        for close in (self._close_pool, self._close_capture, self._stop_gateway):
             try:
-                if getattr(self, part) is not None:
-                    await getattr(getattr(self, part), end)()
+                await close()
             except Exception:  # the others must go all the same
                 log.exception("winding up")
+
+    async def _close_pool(self) -> None:
+        if self._pool is not None:
+            await self._pool.close()
+            self._totals.sandboxes_left += self._pool.sandboxes_left
+
+    async def _close_capture(self) -> None:
+        if self.capture is not None:
+            await self.capture.close()
+
+    async def _stop_gateway(self) -> None:
+        if self._embedded is not None:
+            await self._embedded.stop()
 
     # --- gateway ----------------------------------------------------------------------------------------------------
 

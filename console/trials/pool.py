@@ -48,7 +48,8 @@ class RunnerStartError(QuarterdeckError):
 class _Runner:
     """One runner process and the trials it has in hand."""
 
-    def __init__(self, log_path: Path, root_dir: Path | None, stop_limit: float) -> None:
+    def __init__(self, log_path: Path, root_dir: Path | None, stop_limit: float, left: list[str]) -> None:
+        self._left = left
         self._log_path, self._root_dir, self._stop_limit = log_path, root_dir, stop_limit
         self.pid = 0
         self.versions: dict[str, str] = {}
@@ -70,6 +71,20 @@ class _Runner:
         Raises:
             RunnerStartError: it does not come up.
         """
+        spawn = asyncio.ensure_future(self._spawn())
+        try:
+            await asyncio.shield(spawn)
+            await asyncio.wait_for(asyncio.shield(self._ready), _START_LIMIT)
+        except BaseException as error:
+            await asyncio.wait({spawn})  # cut off in the middle, it would leave a process that nobody knows
+            if spawn.exception() is None and self._over is not None:
+                self.kill()
+                await self._over
+            if isinstance(error, TimeoutError):
+                raise RunnerStartError(f"the runner does not come up within {_START_LIMIT:.0f} s") from None
+            raise
+
+    async def _spawn(self) -> None:
         ours, theirs = socket.socketpair()
         # Held by the runner, its warden and its keepers: end of file means that all of them are gone.
         held_read, held_write = os.pipe()
@@ -106,14 +121,6 @@ class _Runner:
         self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=LINE_LIMIT)
         self._ready: asyncio.Future[None] = loop.create_future()
         self._over = asyncio.create_task(self._read())
-        try:
-            await asyncio.wait_for(asyncio.shield(self._ready), _START_LIMIT)
-        except BaseException as error:
-            self.kill()
-            await self._over
-            if isinstance(error, TimeoutError):
-                raise RunnerStartError(f"the runner does not come up within {_START_LIMIT:.0f} s") from None
-            raise
 
     async def _read(self) -> None:
         """Until the runner closes its end, then until it and its sandboxes are gone; then every trial has a report."""
@@ -179,6 +186,7 @@ class _Runner:
                     except Exception:
                         log.exception("progress of %s", message.key)
             case TrialReport():
+                self._left += message.sandbox_left
                 report = self.reports.get(message.key)
                 if report is not None and not report.done():
                     report.set_result(message)
@@ -268,6 +276,8 @@ class RunnerPool:
         self._runners: list[_Runner | None] = [None] * runners
         self._locks = [asyncio.Lock() for _ in range(runners)]
         self._closed = False
+        self.sandboxes_left: list[str] = []
+        """Sandboxes that could not be removed, those of cancelled trials too."""
 
     @property
     def pid(self) -> int | None:
@@ -307,7 +317,9 @@ class RunnerPool:
             if self._closed:
                 raise RunnerStartError("the runner pool is closed")
             if runner is None or not runner.alive:
-                runner = self._runners[index] = _Runner(self._log_path, self._root_dir, self._stop_limit)
+                runner = self._runners[index] = _Runner(
+                    self._log_path, self._root_dir, self._stop_limit, self.sandboxes_left
+                )
                 await runner.start()
             return runner
 

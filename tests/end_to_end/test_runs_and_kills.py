@@ -181,8 +181,12 @@ def test_a_detached_run_outlives_its_command_and_is_found(embedded_gateway, tmp_
         wait_for(lambda: running_step(run_dir), 120)
         refused = quarterdeck("ctl", run_id, "cancel-group", "g9", "--json", "--yes")
         assert json.loads(refused.communicate(timeout=30)[0])["status"] == "refused"
-        cancelled = quarterdeck("ctl", run_id, "cancel-group", "g2", "--json", "--yes")
-        assert json.loads(cancelled.communicate(timeout=30)[0])["status"] == "done"
+
+        def cancelled() -> bool:  # a group may end before the command comes
+            asked = quarterdeck("ctl", run_id, "cancel-group", "g2", "--json", "--yes")
+            return json.loads(asked.communicate(timeout=30)[0])["status"] == "done"
+
+        wait_for(cancelled)
         stopped = quarterdeck("ctl", run_id, "stop-now", "--json", "--yes")
         assert json.loads(stopped.communicate(timeout=30)[0])["status"] == "done"
         info = wait_for(lambda: (i := run_at(run_dir)).state != "live" and i, 60)
