@@ -17,7 +17,8 @@ import msgspec
 from console.control import messages as m
 from console.control.commands import Command, CommandResult
 from console.errors import ControlError
-from console.journal.events import Event, Scalars, decode_event
+from console.journal.codec import decode_event
+from console.journal.events import Event, Scalars
 from console.state.model import History, RunState, decode_state
 from console.state.reduce import RunView
 

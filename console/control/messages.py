@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from console.control.commands import Command
-from console.journal.events import SCHEMA_VERSION, Scalars, Snapshot, StepFinished, decode_event, encode_event
+from console.journal.codec import decode_event, encode_event
+from console.journal.events import SCHEMA_VERSION, Scalars, Snapshot, StepFinished
 
 PROTOCOL = 1
 MAX_INCOMING = 64 * 1024

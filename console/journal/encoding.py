@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from console.journal import events as ev
+from console.journal.codec import encode_event
 from console.journal.layout import read_event
 
 
@@ -17,17 +18,17 @@ def encode_readable(event: ev.Event) -> tuple[bytes, ev.Event]:
         ValueError: no line of this event could be read.
     """
     try:
-        line = ev.encode_event(event)
+        line = encode_event(event)
     except UnicodeEncodeError:  # a lone surrogate in somebody's output
         event = _cleaned(event)
-        line = ev.encode_event(event)
+        line = encode_event(event)
     if b"null" not in line:
         return line, event
     # Only a non-finite number, a null value, or the word in a text gets here.
     seen = read_event(line)
     if seen is None:
         event = _cleaned(event)
-        line = ev.encode_event(event)
+        line = encode_event(event)
         seen = read_event(line)
         if seen is None:
             raise ValueError(f"an event that no reader can read: {line[:200]!r}")

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from console.errors import QuarterdeckError
-from console.journal.events import Event, decode_event
+from console.journal.codec import decode_event
+from console.journal.events import Event
 
 PLAIN = ".jsonl"
 SEALED = ".jsonl.zst"

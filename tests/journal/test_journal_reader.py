@@ -9,6 +9,7 @@ import zstandard
 
 from console.errors import RecordingError
 from console.journal import events as ev
+from console.journal.codec import encode_event
 from console.journal.layout import LINE_LIMIT
 from console.journal.reader import Journal
 from console.journal.scan import Scan
@@ -16,7 +17,7 @@ from console.journal.writer import JournalWriter
 
 
 def line(seq: int, text: str = "some words", ts: float = 1.79e9) -> bytes:
-    return ev.encode_event(ev.Note(seq=seq, ts=ts + seq, text=text)) + b"\n"
+    return encode_event(ev.Note(seq=seq, ts=ts + seq, text=text)) + b"\n"
 
 
 def plain(tmp_path: Path, *lines: bytes, first_seq: int = 1) -> Path:

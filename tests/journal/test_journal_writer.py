@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from console.errors import UsageError
 from console.journal import events as ev
+from console.journal.codec import decode_event
 from console.journal.layout import JournalWriteError
 from console.journal.reader import Journal
 from console.journal.writer import JournalWriter
@@ -83,7 +84,7 @@ def test_what_append_returns_is_what_a_reader_sees_over_restarts(
     assert list(journal.events()) == written == heard
     assert [event.seq for event in written] == list(range(1, len(written) + 1))
     assert [event.ts for event in written] == sorted(event.ts for event in written)
-    assert [ev.decode_event(line) for line in journal.lines()] == written
+    assert [decode_event(line) for line in journal.lines()] == written
     assert journal.damage == []
     assert journal.step_rows() == [event for event in written if isinstance(event, ev.StepFinished)]
 
@@ -192,7 +193,7 @@ def test_chunks_left_plain_are_sealed_by_the_next_writer(tmp_path: Path) -> None
         notes(writer, 20)
     sealed = sorted(directory.glob("*.zst"))
     # As a crash leaves it: one chunk plain and sealed, half-written files beside it.
-    data = b"".join(line + b"\n" for line in Journal(directory).lines() if ev.decode_event(line).seq < 8)
+    data = b"".join(line + b"\n" for line in Journal(directory).lines() if decode_event(line).seq < 8)
     first = sealed[0].name.removesuffix(".zst")
     count = sealed[1].name.split(".")[0]
     (directory / first).write_bytes(b"".join(data.splitlines(keepends=True)[: int(count) - 1]))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from console.errors import RecordingError
 from console.journal import events as ev
+from console.journal.codec import decode_event
 from console.journal.writer import JournalWriter
 from console.records.run_dir import Manifest, RunRecord, read_manifest, write_manifest
 from console.state.model import encode_state
@@ -77,7 +78,7 @@ def record(
 
         def reduce(line: bytes, event: ev.Event, view: RunView = view) -> None:
             apply(view, event)
-            heard.append(ev.decode_event(line))
+            heard.append(decode_event(line))
 
         with JournalWriter(
             run_dir / "journal",

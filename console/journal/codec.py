@@ -1,0 +1,96 @@
+"""Events as lines and back. A line holds one event as a JSON object; see `events` for what there is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from console.journal.events import (
+    AlarmClosed,
+    AlarmOpened,
+    CaptureStats,
+    CheckpointSaved,
+    CommandAccepted,
+    CommandFinished,
+    CommandRequested,
+    Event,
+    GatewayHealth,
+    GroupFinished,
+    GroupStarted,
+    JournalRepaired,
+    Note,
+    RunFinished,
+    RunPhase,
+    RunPlanned,
+    RunStarted,
+    SandboxStats,
+    Snapshot,
+    StepFinished,
+    StepStarted,
+    StopRequested,
+    TrialFinished,
+    TrialHeld,
+    TrialPhase,
+    TrialRetried,
+    TrialTurn,
+    UnknownEvent,
+)
+
+KnownEvent = (
+    RunStarted
+    | RunPhase
+    | RunPlanned
+    | RunFinished
+    | StepStarted
+    | StepFinished
+    | GroupStarted
+    | GroupFinished
+    | TrialPhase
+    | TrialTurn
+    | TrialFinished
+    | TrialHeld
+    | TrialRetried
+    | GatewayHealth
+    | CaptureStats
+    | SandboxStats
+    | CheckpointSaved
+    | AlarmOpened
+    | AlarmClosed
+    | CommandRequested
+    | CommandAccepted
+    | CommandFinished
+    | StopRequested
+    | Note
+    | JournalRepaired
+    | Snapshot
+    | UnknownEvent
+)
+
+_decoder: msgspec.json.Decoder[KnownEvent] = msgspec.json.Decoder(KnownEvent)
+_encoder = msgspec.json.Encoder()
+_any_decoder = msgspec.json.Decoder(dict[str, Any])
+
+
+def encode_event(event: Event) -> bytes:
+    """One JSON line without its newline. A float that is not finite becomes null: JSON has no other word for it."""
+    return _encoder.encode(event)
+
+
+def decode_event(line: bytes) -> Event:
+    """The event on a line; `UnknownEvent` for a type this version does not know.
+
+    Raises:
+        ValueError: the line is not an event (not JSON, not an object, no type, fields of wrong types).
+    """
+    try:
+        return _decoder.decode(line)
+    except msgspec.ValidationError:
+        body = _any_decoder.decode(line)
+        kind = body.get("type")
+        if not isinstance(kind, str) or kind in _TAGS:
+            raise
+        return UnknownEvent(seq=int(body.get("seq", 0)), ts=float(body.get("ts", 0.0)), original=kind, body=body)
+
+
+_TAGS = frozenset(str(t.__struct_config__.tag) for t in KnownEvent.__args__)
