@@ -184,7 +184,7 @@ class Controller:
         if self._read_only:
             return f"{action.key} ({action.label}): this console is read-only"
         if not self.over:
-            return f"{action.key} ({action.label}): the engine is gone; quarterdeck train with the same options resumes"
+            return f"{action.key} ({action.label}): the engine is gone, nobody takes commands"
         return f"{action.key} ({action.label}): the run is over"
 
     def do_help(self) -> None:

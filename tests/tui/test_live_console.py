@@ -229,11 +229,20 @@ async def test_silence_is_stale_and_a_lost_engine_is_said(
         assert " DEAD " in shown(app, screen_lines) and "the engine is gone" in shown(app, screen_lines)
         monkeypatch.setattr(app.source, "now", lambda: 5e9)  # hours later everything reads as at the last event
         text = shown(app, screen_lines)
-        assert "ROLLOUT 00:00" in text and "as of" in text and "sandboxes unknown" in text and "were live" in text
+        assert (
+            "ROLLOUT 00:00" in text
+            and "as of" in text
+            and " 1 alarm " in text
+            and "sandboxes unknown" in text
+            and "were live" in text
+        )
         assert not any(label in screen_lines(app)[-1] for label in ("x cancel", "r retry", "s stop"))
         for key in ("x", "X", "r", "R", "s"):
             await pilot.press(key)
-            assert f" {key} (" in screen_lines(app)[-1] and "the engine is gone; " in screen_lines(app)[-1]
+            assert (
+                f" {key} (" in screen_lines(app)[-1]
+                and "the engine is gone, nobody takes commands" in screen_lines(app)[-1]
+            )
         app.source.view.state.run_dir = "/runs/my run"
         assert farewell(app.source) == (
             "the engine is gone: quarterdeck train with the same options resumes it; "

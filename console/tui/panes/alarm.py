@@ -8,6 +8,8 @@ from console.tui.text import Line, Span, clock, fit, line, spread, width, wrap
 
 WIDE = 100
 REASON_ROWS = 3
+AS_ASKED = (None, 0, 3)
+"""Exit codes of a run that goes on, completed, or was stopped by the operator: nothing to alarm about."""
 
 
 def alarm(scene: Scene, cells: int, rows: int = REASON_ROWS) -> list[Line]:
@@ -18,14 +20,14 @@ def alarm(scene: Scene, cells: int, rows: int = REASON_ROWS) -> list[Line]:
     """
     state = scene.state
     if state.status in ENDED:
-        return _reason(scene, cells, rows) if state.exit_code and state.reason else []
+        return _reason(scene, cells, rows) if state.exit_code not in AS_ASKED and state.reason else []
+    if scene.dead:  # whatever was open then, this is the one that counts now
+        text = "the engine is gone: quarterdeck train with the same options resumes"
+        return [_row(1, f"{text} from the last checkpoint" if cells >= WIDE else text, cells)]
     held = held_trials(state)
     others = [a for a in state.alarms.values() if not (held and a.key.startswith("held."))]
     others.sort(key=lambda a: (a.level != "critical", a.since))
     total = len({group.group for group, _ in held}) + len(others)
-    if scene.dead:
-        text = "the engine is gone: quarterdeck train with the same options resumes"
-        return [_row(total + 1, f"{text} from the last checkpoint" if cells >= WIDE else text, cells)]
     if held:
         return [_held(scene, cells, total)]
     if others:

@@ -7,6 +7,7 @@ import time
 
 from console.state.sanitize import sanitize
 from console.tui import glyphs
+from console.tui.panes.alarm import AS_ASKED
 from console.tui.picture import Scene
 from console.tui.text import Line, Span, clock, count, fit, line, number, short_time, width
 
@@ -66,6 +67,8 @@ def header(scene: Scene, cells: int) -> Line:
         return _columns(parts, scene, cells)
     if state.status not in _ENDED:
         parts.append([_link(scene)])
+    elif wide and state.reason and state.exit_code in AS_ASKED:  # otherwise the alarm's row has it
+        parts.append([Span(sanitize(state.reason, limit=60))])
     parts.append([Span(f"as of {moment}" if scene.dead else moment)])
     return _columns(parts, scene, cells)
 
@@ -85,7 +88,7 @@ def _where(scene: Scene, wide: bool) -> list[Span]:
         usual = median([row.seconds_rollout for row in scene.view.history.rows[-20:]])
         if usual is not None:
             spans.append(Span(f" (p50 {short_time(usual)})", "muted"))
-    if state.stop_requested and not _stops_after_step(scene):
+    if state.stop_requested and not scene.dead and not _stops_after_step(scene):
         spans.append(Span(" stops after step" if state.stop_requested == "after_step" else " stops now", "limit"))
     elif state.phase_detail and wide:
         spans.append(Span(" " + sanitize(state.phase_detail, limit=30), "muted"))
