@@ -111,7 +111,7 @@ def _say_what_next(run_dir: Path) -> None:
     command = "python -m uv run quarterdeck" if os.environ.get("UV") else "quarterdeck"
     where = shlex.quote(str(run_dir))
     sys.stderr.write(
-        f"\nThe run is kept in {run_dir}. Try next:\n"
+        f"\nThe run is kept in {where}. Try next:\n"
         f"  {command} replay {where}\n"
         f"  {command} demo config.dataset_builder.tasks_dir=DIR     on tasks of your own\n"
         f"  {command} train --help\n"
