@@ -53,7 +53,7 @@ def test_a_run_started_from_a_console_outlives_it(terminal, embedded_gateway, ru
     ended = run_at(run_dir)
     assert (ended.state, ended.exit_code) == ("stopped", 3)
     third = terminal(QUARTERDECK, "replay", str(run_dir), "--speed", "max")
-    third.until(lambda: "REPLAY" in third.text and "step 0 done" in third.text, 60)
+    third.until(lambda: "REPLAY" in third.text and "stopped, exit 3" in third.text, 60)
     third.press("x")
     third.pump(0.5)
     assert "Cancel" not in third.text
