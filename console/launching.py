@@ -18,6 +18,7 @@ from typing import IO
 
 import msgspec
 
+from console.control.registry import socket_path
 from console.errors import MissingExtraError, QuarterdeckError, UsageError
 from console.training.options import RunOptions
 
@@ -55,57 +56,86 @@ def require_engine() -> None:
         )
 
 
-def launch(options: RunOptions, run_id: str, *, on_failure: str, owned: bool) -> LaunchedRun:
-    """Start the engine for these options and wait until its socket is bound.
+class Launch:
+    """An engine that was told to start, and has not answered yet.
+
+    Attributes:
+        run_id, run_dir: of the run; socket: where it will listen.
+    """
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        announce_fd: int,
+        owner_fd: int | None,
+        options_file: Path,
+        run_dir: Path,
+        run_id: str,
+    ) -> None:
+        self.run_dir, self.run_id, self.socket = run_dir, run_id, socket_path(run_id)
+        self._process, self._announce_fd, self._owner_fd = process, announce_fd, owner_fd
+        self._options_file = options_file
+
+    def wait(self) -> LaunchedRun:
+        """Wait until the engine's socket is bound. To be called once.
+
+        Raises:
+            QuarterdeckError: what the engine said instead of starting; its exit code is kept.
+        """
+        try:
+            record = _announcement(self._announce_fd, self._process, self.run_dir)
+        finally:
+            with contextlib.suppress(OSError):
+                self._options_file.unlink(missing_ok=True)  # the engine has taken it, or will not
+        if record.get("type") != "launch":
+            self._process.wait()
+            if self._owner_fd is not None:
+                os.close(self._owner_fd)
+            error = QuarterdeckError(str(record.get("message")))
+            error.exit_code = int(str(record.get("exit_code", 7)))
+            raise error
+        return LaunchedRun(
+            run_id=self.run_id,
+            run_dir=self.run_dir,
+            pid=self._process.pid,
+            socket=Path(str(record["socket"])),
+            owner_fd=self._owner_fd,
+        )
+
+
+def begin(options: RunOptions, run_id: str, *, on_failure: str, owned: bool) -> Launch:
+    """Tell an engine to start for these options.
 
     Args:
         on_failure: stop, hold or retry; owned: the run ends when this process does.
 
     Raises:
-        QuarterdeckError: what the engine said instead of starting; its exit code is kept.
+        UsageError: the run directory cannot be written.
     """
     run_dir = options.log_path
     options_file = run_dir / f"options.{run_id}.json"
-    try:
-        with _prepared(run_dir, options, options_file) as log:
-            return _start(options_file, log, run_dir, run_id, on_failure, owned)
-    finally:
-        with contextlib.suppress(OSError):
-            options_file.unlink(missing_ok=True)  # the engine has taken it, or will not
-
-
-def _start(options_file: Path, log: IO[bytes], run_dir: Path, run_id: str, on_failure: str, owned: bool) -> LaunchedRun:
-    announce_read, announce_write = os.pipe()
-    owner_read, owner_write = os.pipe() if owned else (None, None)
-    command = [sys.executable, "-m", "console.engine", "--run-dir", str(run_dir), "--run-id", run_id]
-    command += ["--options", str(options_file), "--on-failure", on_failure, "--announce-fd", str(announce_write)]
-    passed = [announce_write]
-    if owner_read is not None:
-        command += ["--owner-fd", str(owner_read)]
-        passed.append(owner_read)
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        start_new_session=True,
-        pass_fds=passed,
-        cwd=run_dir,
-        env=_environment(),
-    )
+    with _prepared(run_dir, options, options_file) as log:
+        announce_read, announce_write = os.pipe()
+        owner_read, owner_write = os.pipe() if owned else (None, None)
+        command = [sys.executable, "-m", "console.engine", "--run-dir", str(run_dir), "--run-id", run_id]
+        command += ["--options", str(options_file), "--on-failure", on_failure, "--announce-fd", str(announce_write)]
+        passed = [announce_write]
+        if owner_read is not None:
+            command += ["--owner-fd", str(owner_read)]
+            passed.append(owner_read)
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            pass_fds=passed,
+            cwd=run_dir,
+            env=_environment(),
+        )
     for fd in passed:
         os.close(fd)
-    record = _announcement(announce_read, process, run_dir)
-    if record.get("type") != "launch":
-        process.wait()
-        if owner_write is not None:
-            os.close(owner_write)
-        error = QuarterdeckError(str(record.get("message")))
-        error.exit_code = int(str(record.get("exit_code", 7)))
-        raise error
-    return LaunchedRun(
-        run_id=run_id, run_dir=run_dir, pid=process.pid, socket=Path(str(record["socket"])), owner_fd=owner_write
-    )
+    return Launch(process, announce_read, owner_write, options_file, run_dir, run_id)
 
 
 def _prepared(run_dir: Path, options: RunOptions, options_file: Path) -> IO[bytes]:

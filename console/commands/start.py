@@ -11,7 +11,7 @@ from typing import Literal
 
 from console.errors import RecordingError, UsageError
 from console.findings import WARNING, Finding, errors, refuse
-from console.launching import LaunchedRun, launch, new_run_id, require_engine
+from console.launching import LaunchedRun, begin, new_run_id, require_engine
 from console.records.cookbook import last_checkpoint_batch
 from console.records.manifest import read_manifest
 from console.training.options import RunOptions
@@ -109,7 +109,20 @@ def watch_run(options: RunOptions, watch: Watch, *, leave_after: float | None = 
     owned = watch in ("headless", "plain")
     policy = options.failure_policy(interactive=watch == "console")
     step = last_checkpoint_batch(options.log_path)
-    run = launch(options, _run_id(options.log_path), on_failure=policy, owned=owned)
+    starting = begin(options, _run_id(options.log_path), on_failure=policy, owned=owned)
+    if watch == "console":
+        # The console opens while the engine starts, which takes a second.
+        from console.tui.main import attach
+
+        return attach(
+            starting.socket,
+            run_dir=starting.run_dir,
+            ready=starting.wait,
+            leave_after=leave_after,
+            run_exit_code=True,
+            notice="" if step is None else f"resumes from step {step}",
+        )
+    run = starting.wait()
     if step is not None:
         sys.stderr.write(f"quarterdeck: {options.log_path} holds a run: it resumes from step {step}\n")
     if owned:
@@ -117,11 +130,7 @@ def watch_run(options: RunOptions, watch: Watch, *, leave_after: float | None = 
         from console.headless import run_headless
 
         return run_headless(run_at(run.run_dir), plain=watch == "plain", owned=True, after_step=step)
-    if watch == "detach":
-        return _say_where(run)
-    from console.tui.main import attach
-
-    return attach(run.socket, run_dir=run.run_dir, leave_after=leave_after, run_exit_code=True)
+    return _say_where(run)
 
 
 def _run_id(run_dir: Path) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import os
 import sys
@@ -80,7 +81,8 @@ async def _main(args: argparse.Namespace) -> int:
 
 
 def _announce(fd: int, record: dict[str, object]) -> None:
-    os.write(fd, msgspec.json.encode(record) + b"\n")
+    with contextlib.suppress(BrokenPipeError):  # whoever started us is gone; the run goes on
+        os.write(fd, msgspec.json.encode(record) + b"\n")
     os.close(fd)
 
 

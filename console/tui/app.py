@@ -74,8 +74,7 @@ class ConsoleApp(App[None], inherit_bindings=False):
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, lambda: self.exit(return_code=TERMINATED))
         self.set_interval(_TTY_CHECK_SECONDS, self._check_terminal)
-        if self._leave_after is not None:
-            self.set_interval(0.5, self._check_over)
+        self.set_interval(0.5, self._check_over)
         self.call_after_refresh(self._start)
 
     async def _start(self) -> None:
@@ -91,6 +90,8 @@ class ConsoleApp(App[None], inherit_bindings=False):
             os._exit(HUNG_UP)
 
     def _check_over(self) -> None:
+        if getattr(self.source, "failure", None) is not None:
+            self.exit()
         if self.controller.over and not self._leaving and self._leave_after is not None:
             self._leaving = True
             self.set_timer(self._leave_after, self.exit)

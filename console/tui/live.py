@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Literal
 
 from console.control.commands import Command, CommandResult
 from console.control.follow import LinkDown, LinkUp, RunFollower
-from console.errors import ControlError
+from console.errors import ControlError, QuarterdeckError
 from console.journal.events import RunFinished
 from console.state.reduce import RunView, apply
 from console.state.sanitize import sanitize
@@ -24,8 +25,20 @@ class LiveSource:
 
     mode: Literal["live", "replay"] = "live"
 
-    def __init__(self, socket: str, run: str = "", view: RunView | None = None, local: bool = True) -> None:
-        """`view` is painted until the engine answers; `local`: the engine's process is on this machine."""
+    def __init__(
+        self,
+        socket: str,
+        run: str = "",
+        view: RunView | None = None,
+        local: bool = True,
+        ready: Callable[[], object] | None = None,
+    ) -> None:
+        """`view` is painted until the engine answers; `local`: the engine's process is on this machine.
+
+        `ready` is called on a thread before the first connection; what it raises ends up in `failure`.
+        """
+        self._ready = ready
+        self.failure: QuarterdeckError | None = None
         self.view = view if view is not None else RunView()
         self.version = 0
         self.listener: EventListener | None = None
@@ -79,6 +92,13 @@ class LiveSource:
         return not (self._local and engine_gone(self.view.state.pid))
 
     async def _follow(self) -> None:
+        if self._ready is not None:
+            try:
+                await asyncio.to_thread(self._ready)
+            except QuarterdeckError as error:
+                self.failure, self._why, self._over = error, sanitize(str(error), limit=200), True
+                self.version += 1
+                return
         async for item in self._follower.items():
             match item:
                 case LinkUp():

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from console.errors import RecordingError, UsageError
+from console.errors import QuarterdeckError, RecordingError, UsageError
 
 if TYPE_CHECKING:
     from console.records.run_dir import RunRecord
@@ -30,8 +31,13 @@ def attach(
     leave_after: float | None = None,
     run_exit_code: bool = False,
     goodbye: bool = True,
+    ready: Callable[[], object] | None = None,
+    notice: str = "",
 ) -> int:
     """Open the console on a run: its engine's socket, or its run directory.
+
+    `ready` is for an engine that is being started: it blocks, on a thread, until there is something to connect to, and
+    raises what prevented that; then the console closes and the error is raised here.
 
     A run directory whose engine is gone opens as a recording, at its end. `run_dir` beside a socket says that the
     engine runs on this machine, so that its death can be told from a lost line; without it the socket may be a
@@ -41,15 +47,14 @@ def attach(
         UsageError: no terminal, no such theme, no such socket. RecordingError: not a run directory.
     """
     path = Path(target)
-    notice = ""
     if path.is_dir():
         source, notice = _source_of_directory(path)
     else:
         from console.tui.live import LiveSource
 
-        if not path.exists():
+        if ready is None and not path.exists():
             raise UsageError(f"{path}: no such socket or run directory; `quarterdeck runs` lists the live ones")
-        source = LiveSource(str(path), local=run_dir is not None)
+        source = LiveSource(str(path), local=run_dir is not None, ready=ready)
     require_terminal()
     return run_console(
         source, theme=theme, ascii=ascii, mouse=mouse, read_only=read_only, leave_after=leave_after,
@@ -125,6 +130,9 @@ def run_console(
 
     app = ConsoleApp(source, themes, chosen, ascii or ascii_only(), read_only, leave_after, notice)
     app.run(mouse=mouse)
+    failure = getattr(source, "failure", None)
+    if isinstance(failure, QuarterdeckError):
+        raise failure
     if app.crash_file is not None:
         return CRASHED
     code = app.return_code or 0
