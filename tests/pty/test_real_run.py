@@ -59,3 +59,23 @@ def test_a_run_started_from_a_console_outlives_it(terminal, embedded_gateway, ru
     assert "Cancel" not in third.text
     third.press("q")
     assert third.ends() == 0
+
+
+def test_an_engine_that_cannot_start_closes_the_console_with_one_line(terminal, embedded_gateway, run_dir):
+    words = [
+        f"config.base_url={embedded_gateway}", "config.model_name=quarterdeck/midshipman",
+        "config.renderer_name=qwen3_instruct", "config.learning_rate=1e-3", "config.max_tokens=32",
+        "config.loss_fn=ppo", "config.ttl_seconds=None", f"config.log_path={run_dir}",
+        f"config.dataset_builder.tasks_dir={ROOT / 'configs/tasks'}",
+        f"harbor.trial_config={ROOT / 'configs/trials/terminal-bwrap.json'}",
+    ]  # fmt: skip
+    first = terminal(QUARTERDECK, "train", *words, columns=120, rows=40)
+    first.until(lambda: run_at(run_dir).alive() if (run_dir / "journal").is_dir() else False, 60)
+    second = terminal(QUARTERDECK, "train", *words, columns=120, rows=40)
+    assert second.ends(60) == 2
+    assert second.restored
+    said = second.raw.decode(errors="replace").rpartition("\x1b[?1049l")[2]
+    assert "quarterdeck:" in said and "Traceback" not in said
+    assert run_at(run_dir).alive()
+    first.press("q")
+    assert first.ends() == 0
