@@ -31,8 +31,8 @@ from console.control.runs import run_at  # noqa: E402
 from console.journal import events as ev  # noqa: E402
 from console.journal.reader import Journal  # noqa: E402
 
-SPIKE_FIRST_TRIAL, SPIKE_WALL = 7.7, 40.0
-"""Seconds of the feasibility study: everything in one process, no journal, no console."""
+ONE_PROCESS_FIRST_TRIAL, ONE_PROCESS_WALL = 7.7, 40.0
+"""Seconds of the same chain with everything in one process, without journal and console."""
 
 IDLE_SECONDS = 20.0
 
@@ -94,16 +94,16 @@ def demo(steps: int, work: Path) -> list[Figure]:
     trials = sum(isinstance(e, ev.TrialFinished) for e in events)
     milliseconds = [1e3 * seconds for at, seconds in took if at >= first]  # before that it imports, and nobody waits
     return [
-        Figure("demo: start to first trial", first - started, "s", 10.0, "lower", Beside("spike", SPIKE_FIRST_TRIAL)),
+        Figure("demo: start to first trial", first - started, "s", 10.0, "lower", Beside("all in one process", ONE_PROCESS_FIRST_TRIAL)),
         Figure(f"demo: {steps} steps of 32 trials", spent, "s", 75.0 if steps == 15 else None, "lower",
-               Beside("spike, wall of the whole", SPIKE_WALL)),
+               Beside("all in one process, whole command", ONE_PROCESS_WALL)),
         Figure("demo: whole command", wall, "s"),
         Figure("demo: turns a trial", turns / max(1, trials), "turns"),
         Figure("demo: reward of the first three steps", sum(rewards[:3]) / 3, "", 0.7, "lower"),
         Figure("demo: reward of the last three steps", sum(rewards[-3:]) / 3, "", 0.85, "higher"),
         Figure("engine: command round trip, median", quantile(milliseconds, 0.5), "ms"),
         Figure("engine: command round trip, p99", quantile(milliseconds, 0.99), "ms", 20.0, "lower",
-               Beside("spike, loop lag in one process", 135.0)),
+               Beside("loop lag, all in one process", 135.0)),
         Figure("engine: command round trip, longest", max(milliseconds, default=0.0), "ms"),
     ]  # fmt: skip
 
