@@ -94,7 +94,8 @@ def demo(steps: int, work: Path) -> list[Figure]:
     trials = sum(isinstance(e, ev.TrialFinished) for e in events)
     milliseconds = [1e3 * seconds for at, seconds in took if at >= first]  # before that it imports, and nobody waits
     return [
-        Figure("demo: start to first trial", first - started, "s", 10.0, "lower", Beside("all in one process", ONE_PROCESS_FIRST_TRIAL)),
+        Figure("demo: start to first trial", first - started, "s", 10.0, "lower",
+               Beside("all in one process", ONE_PROCESS_FIRST_TRIAL)),
         Figure(f"demo: {steps} steps of 32 trials", spent, "s", 75.0 if steps == 15 else None, "lower",
                Beside("all in one process, whole command", ONE_PROCESS_WALL)),
         Figure("demo: whole command", wall, "s"),
