@@ -19,7 +19,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from console.errors import QuarterdeckError, UsageError
 from console.resources import BUNDLED_MODEL, BUNDLED_NAME, models_dir
@@ -42,9 +42,16 @@ _KV_BUDGET = 768 * 2**20
 _PREFIX_BUDGET_SHARE = 6  # kept prefixes may hold one sixth of the key-value budget
 
 
+class _Parser(argparse.ArgumentParser):
+    """Complains in one line, as every command does."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}: see `{self.prog} --help`")
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The options."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="quarterdeck gateway serve",
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -92,10 +99,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str]) -> int:
     """Run the gateway until it is told to end; returns the exit code."""
-    arguments = build_parser().parse_args(argv)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
-        return _serve(arguments)
+        return _serve(build_parser().parse_args(argv))
     except QuarterdeckError as problem:
         print(f"error: {problem}", file=sys.stderr)  # noqa: T201
         return problem.exit_code
