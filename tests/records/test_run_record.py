@@ -212,7 +212,7 @@ def test_a_sealed_chunk_cut_anywhere(recording: Recording, tmp_path: Path) -> No
     run_dir = tmp_path / "run"
     recording.copy(run_dir)
     for index_too in (False, True):
-        for _ in range(200):
+        for _ in range(375):
             name = rng.choice(recording.sealed)
             size = rng.randrange(len(recording.files[name]))
             (run_dir / "journal" / name).write_bytes(recording.files[name][:size])
@@ -238,7 +238,7 @@ def test_an_index_or_the_side_file_cut_anywhere_loses_nothing(recording: Recordi
     recording.copy(run_dir)
     expected = fold(recording.events.values())
     names = [name for name in recording.files if name.endswith(".idx")] + ["steps.jsonl"] * 2
-    for _ in range(200):
+    for _ in range(250):
         name = rng.choice(names)
         (run_dir / "journal" / name).write_bytes(recording.files[name][: rng.randrange(len(recording.files[name]))])
         run = RunRecord(run_dir)
