@@ -8,7 +8,8 @@ from console.errors import UsageError
 
 BUNDLED_MODEL = "midshipman"
 """Folder of the tiny terminal model."""
-BUNDLED_NAME = f"quarterdeck/{BUNDLED_MODEL}"
+BUNDLED_OWNER = "quarterdeck"
+BUNDLED_NAME = f"{BUNDLED_OWNER}/{BUNDLED_MODEL}"
 """The name that our gateways serve it under."""
 
 

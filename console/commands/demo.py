@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 
 from console.commands.parsing import Parser
-from console.commands.start import Watch, has_terminal, watch_run
+from console.commands.start import Watch, watch_run
 from console.errors import UsageError
 from console.findings import refuse
 from console.launching import new_run_id, require_engine
 from console.resources import configs_dir
 from console.training.options import RunOptions, parse
 from console.training.preflight import preflight
+from console.tui.main import require_terminal
 
 DESCRIPTION = """\
 Trains the bundled tiny model on the bundled tasks for 15 steps of 4 groups x 8 trials: an embedded CPU gateway, real
@@ -46,9 +47,12 @@ def demo_main(argv: list[str]) -> int:
     options = _options(run_dir, args.steps, args.seed, args.options)
     refuse(preflight(options, os.environ))
     watch: Watch = "plain" if args.plain else "headless" if args.headless else "console"
-    if watch == "console" and not has_terminal():
-        sys.stderr.write("quarterdeck: no terminal to paint on, so this is --plain\n")
-        watch = "plain"
+    if watch == "console":
+        try:
+            require_terminal("so this is --plain")
+        except UsageError as missing:
+            sys.stderr.write(f"quarterdeck: {missing}\n")
+            watch = "plain"
     code = watch_run(options, watch, leave_after=LEAVE_AFTER)
     if watch != "headless":
         _say_what_next(run_dir)

@@ -15,21 +15,9 @@ from console.launching import LaunchedRun, begin, new_run_id, require_engine
 from console.records.cookbook import last_checkpoint_batch
 from console.records.manifest import read_manifest
 from console.training.options import RunOptions
+from console.tui.main import attach, require_terminal
 
 Watch = Literal["console", "headless", "plain", "detach"]
-
-DUMB = ("", "dumb", "unknown")
-
-
-def has_terminal() -> bool:
-    """Whether a console can be opened here: a terminal on both sides that knows how to paint."""
-    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "") not in DUMB
-
-
-def check_watch(watch: Watch) -> None:
-    """Raises `UsageError` when a console is asked for without a terminal."""
-    if watch == "console" and not has_terminal():
-        raise UsageError("no terminal to paint on: use --headless, --plain or --detach")
 
 
 def preflight_findings(options: RunOptions, environment: Mapping[str, str], *, whole: bool) -> list[Finding]:
@@ -69,7 +57,8 @@ def start(options: RunOptions, watch: Watch) -> int:
     Raises:
         UsageError: preflight refuses; nothing was started.
     """
-    check_watch(watch)
+    if watch == "console":
+        require_terminal("use --headless, --plain or --detach")
     require_engine()
     findings = preflight_findings(options, os.environ, whole=False)
     refuse(findings)
@@ -112,8 +101,6 @@ def watch_run(options: RunOptions, watch: Watch, *, leave_after: float | None = 
     starting = begin(options, _run_id(options.log_path), on_failure=policy, owned=owned)
     if watch == "console":
         # The console opens while the engine starts, which takes a second.
-        from console.tui.main import attach
-
         return attach(
             starting.socket,
             run_dir=starting.run_dir,

@@ -30,7 +30,6 @@ class HealthWatch:
 
     def __init__(self, base_url: str, api_key: str, interval: float, emit: Callable[[ev.Event], None]) -> None:
         self._base_url, self._api_key, self._interval, self._emit = base_url, api_key, interval, emit
-        self.last: GatewayHealth | None = None
         self._told: ev.GatewayHealth | None = None
         self._told_at = 0.0
         self._outages: deque[tuple[float, float]] = deque(maxlen=OUTAGES_KEPT)
@@ -53,7 +52,6 @@ class HealthWatch:
         """Probe and report."""
         asked = time.monotonic()
         health = await probe(self._base_url, self._api_key, client=client)
-        self.last = health
         self._note_outage(asked, health.reachable)
         event = ev.GatewayHealth(
             reachable=health.reachable,

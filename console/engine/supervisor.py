@@ -59,7 +59,6 @@ class Engine:
         self._group_tasks: set[asyncio.Task[Any]] = set()
         self._workshop: Workshop | None = None
         self._stop_after_step = False
-        self._requested_in_step: int | None = None
         self.board = Board(run_dir, run_id, socket_path(run_id), EngineCommands(self))
         self.board.on_failure = self._journal_failed
 

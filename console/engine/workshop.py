@@ -84,6 +84,7 @@ class Workshop:
         self._pool = RunnerPool(
             runners=options.harbor.runners, log_path=runner_log, root_dir=self._run_dir / "sandboxes"
         )
+        self._totals.sandboxes_left = self._pool.sandboxes_left  # the pool hears of cancelled trials' too
         starting = [asyncio.ensure_future(self._pool.start()), asyncio.ensure_future(self._start_gateway())]
         try:
             # One thread loads, the other core boots gateway and runner; what can be loaded early, is.
@@ -177,7 +178,6 @@ class Workshop:
     async def _close_pool(self) -> None:
         if self._pool is not None:
             await self._pool.close()
-            self._totals.sandboxes_left += self._pool.sandboxes_left
 
     async def _close_capture(self) -> None:
         if self.capture is not None:

@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
@@ -198,11 +198,6 @@ class JournalWriter:
             torn, self._repaired = self._repaired, 0
             self._write(ev.JournalRepaired(dropped_bytes=torn))
             self._notify()
-
-    def append_all(self, events: Iterable[ev.Event]) -> None:
-        """Append several events."""
-        for event in events:
-            self.append(event)
 
     def _write(self, event: ev.Event) -> ev.Event:
         event.seq = self.last_seq + 1

@@ -36,9 +36,6 @@ SCORED = frozenset(
 )
 """Classes that carry the verifier's reward into training."""
 
-RETRYABLE = frozenset({OutcomeClass.INFRASTRUCTURE})
-"""Classes that a policy or an operator may try again; a scored trial never is."""
-
 STOP_EXIT_CODES: dict[OutcomeClass, int] = {
     OutcomeClass.INFRASTRUCTURE: 4,
     OutcomeClass.BAD_REWARD: 4,

@@ -7,11 +7,11 @@ that one field cannot open a sequence that another closes.
 from __future__ import annotations
 
 from console.journal import events as ev
+from console.outcomes.classes import SCORED
 from console.state.model import EVENTS_KEPT, EventLine, RunState
 from console.state.sanitize import sanitize as clean
 
 _QUIET = frozenset({ev.TrialTurn, ev.TrialPhase, ev.CaptureStats, ev.SandboxStats, ev.StepStarted, ev.GroupStarted})
-SCORED = frozenset({"completed", "agent_timeout", "context_overflow", "output_limit"})
 
 
 def append_for(state: RunState, event: ev.Event) -> None:

@@ -44,7 +44,7 @@ class GroupRun:
     """
 
     def __init__(self, context: TrialContext, group: HarborGroup, sampler: Any, parallel: int) -> None:
-        self._context, self._builder = context, group
+        self._context = context
         self.step, self.group, self.task = group.step, group.group, group.task.name
         self.cancelled_by: str | None = None
         slot = asyncio.Semaphore(parallel)

@@ -8,9 +8,7 @@ from typing import Any
 import msgspec
 
 from console.errors import UsageError
-from console.resources import models_dir
-
-BUNDLED_OWNER = "quarterdeck"
+from console.resources import BUNDLED_OWNER, models_dir
 
 
 def import_heavy() -> None:

@@ -271,7 +271,6 @@ class TrialRun:
             captured = await route.seal()
             totals.lost += captured.evidence.lost
             totals.no_logprobs += captured.evidence.no_logprobs
-        totals.sandboxes_left += report.sandbox_left
         return report, captured
 
     def _on_progress(self, progress: TrialProgress, route: Route, live: _SandboxCounter) -> None:

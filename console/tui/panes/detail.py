@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from console.state.lines import SCORED, trial_name
+from console.outcomes.classes import SCORED
+from console.state.lines import trial_name
 from console.state.sanitize import sanitize
 from console.tui.glyphs import SIGNS, kind_of, sign_text
 from console.tui.picture import Scene

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.state.lines import SCORED
+from console.outcomes.classes import SCORED
 from console.state.model import CommandState, GroupState, TrialState
 from console.tui.glyphs import SIGNS, kind_of, sign_text
 from console.tui.picture import Scene
