@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from console.errors import UsageError
 from console.journal.events import Scalars
+
+
+class ArgSpec(msgspec.Struct, kw_only=True, frozen=True):
+    """One argument besides the target.
+
+    Attributes:
+        name: as in `Command.args`; kind: what values it takes: flag (bool), text (bounded), number (finite, above 0),
+            or budget (a number, or None for no bound).
+        help: one line; required: the command means nothing without it; default: what is meant when it is left out.
+    """
+
+    name: str
+    kind: Literal["flag", "text", "number", "budget"]
+    help: str
+    required: bool = False
+    default: float | str | bool | None = None
 
 
 class CommandSpec(msgspec.Struct, kw_only=True, frozen=True):
@@ -15,14 +33,26 @@ class CommandSpec(msgspec.Struct, kw_only=True, frozen=True):
         name: as journal and socket spell it; `ctl` uses the same with dashes.
         help: one line; cost: what is lost, for the confirmation, empty when nothing is.
         target: none, group, trial, or optional (a trial, a group, or all).
-        destructive: the console asks before it sends it.
+        args: further arguments; one_of: at least one of them must be given.
+        destructive: the console asks before it sends it; typed: and wants the run's name typed.
     """
 
     name: str
     help: str
-    target: str = "none"
+    target: Literal["none", "group", "trial", "optional"] = "none"
+    args: tuple[ArgSpec, ...] = ()
+    one_of: bool = False
     cost: str = ""
     destructive: bool = False
+    typed: bool = False
+
+
+def _number(name: str, help: str) -> ArgSpec:
+    return ArgSpec(name=name, kind="number", help=help)
+
+
+def _budget(name: str, help: str) -> ArgSpec:
+    return ArgSpec(name=name, kind="budget", help=help)
 
 
 COMMANDS: dict[str, CommandSpec] = {
@@ -48,13 +78,66 @@ COMMANDS: dict[str, CommandSpec] = {
             target="optional",
         ),
         CommandSpec(
-            name="stop_after_step", help="stop when the current step is trained and saved; again to take it back"
+            name="pause",
+            help="begin no new trial; those under way go on",
+        ),
+        CommandSpec(
+            name="resume",
+            help="begin trials again after a pause",
+        ),
+        CommandSpec(
+            name="stop_after_step",
+            help="stop when the current step is trained and saved; again to take it back",
+            args=(ArgSpec(name="on", kind="flag", help="false takes the request back", default=True),),
         ),
         CommandSpec(
             name="stop_now",
             help="cancel every trial, save nothing more, end the run",
             cost="the current step is lost",
             destructive=True,
+            typed=True,
+        ),
+        CommandSpec(
+            name="checkpoint",
+            help="save a checkpoint: at once during a rollout, else when the step is trained",
+        ),
+        CommandSpec(
+            name="set",
+            help="change parallelism, hold time-out, tries or budgets while the run lasts",
+            args=(
+                _number("parallel", "trials of one group that run at once"),
+                _number("hold_timeout", "seconds a failed trial waits for the operator; also of those that wait now"),
+                _number("max_tries", "executions of one trial at most"),
+                _budget("token_budget", "captured tokens after which the run stops with its step; none for no bound"),
+                _budget("time_budget", "seconds of this engine's life, likewise"),
+            ),
+            one_of=True,
+        ),
+        CommandSpec(
+            name="quarantine",
+            help="leave a task out of the batches that begin from now on",
+            args=(
+                ArgSpec(name="task", kind="text", help="name of the task", required=True),
+                ArgSpec(name="on", kind="flag", help="false takes the task in again", default=True),
+            ),
+        ),
+        CommandSpec(
+            name="ack",
+            help="acknowledge an alarm, or all of them",
+            args=(ArgSpec(name="alarm", kind="text", help="key of the alarm; all when left out"),),
+        ),
+        CommandSpec(
+            name="shelve",
+            help="silence an alarm for a while",
+            args=(
+                ArgSpec(name="alarm", kind="text", help="key of the alarm", required=True),
+                ArgSpec(name="minutes", kind="budget", help="for how long; 0 takes it back", default=60.0),
+            ),
+        ),
+        CommandSpec(
+            name="note",
+            help="add a note to the run's journal",
+            args=(ArgSpec(name="text", kind="text", help="one line", required=True),),
         ),
     )
 }
@@ -65,7 +148,7 @@ class Command(msgspec.Struct, kw_only=True):
 
     Attributes:
         id: chosen by the sender; the same id twice is one command (idempotent).
-        args: `group` and `trial` as indices from 0; for stop_after_step `on` (default True, False takes it back).
+        args: `group` and `trial` as indices from 0, and what the command's `ArgSpec`s name.
         author: who, e.g. `ada@host`; reason: why, free text, bounded to 500 characters by the server.
         dry_run: answer what it would do, and do nothing.
     """

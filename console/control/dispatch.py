@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
 from console.control.audit import AuditLog
-from console.control.commands import COMMANDS, Command, CommandResult
+from console.control.commands import COMMANDS, ArgSpec, Command, CommandResult, CommandSpec
 from console.journal.events import CommandAccepted, CommandFinished, CommandRequested, Event, Scalars
 from console.state.sanitize import sanitize
 
@@ -24,11 +25,11 @@ ID_LIMIT = 64
 RESULTS_KEPT = 1000
 
 _log = logging.getLogger(__name__)
-_ARGS: dict[str, frozenset[str]] = {
-    "none": frozenset(),
-    "group": frozenset({"group"}),
-    "trial": frozenset({"group", "trial"}),
-    "optional": frozenset({"group", "trial"}),
+_TARGETS: dict[str, tuple[str, ...]] = {
+    "none": (),
+    "group": ("group",),
+    "trial": ("group", "trial"),
+    "optional": ("group", "trial"),
 }
 
 
@@ -137,11 +138,10 @@ def fault_of(command: Command) -> str:
         return f"a command needs an id of 1 to {ID_LIMIT} printable characters"
     if spec is None:
         return f"unknown command {sanitize(command.command, 40)!r}: choose from {', '.join(COMMANDS)}"
-    allowed = _ARGS[spec.target] | ({"on"} if spec.name == "stop_after_step" else frozenset())
-    unknown = sorted(set(command.args) - allowed)
+    unknown = sorted(set(command.args) - {*_TARGETS[spec.target], *(arg.name for arg in spec.args)})
     if unknown:
         return f"{spec.name} does not take {', '.join(repr(sanitize(u, 40)) for u in unknown)}"
-    return _target_fault(spec.name, spec.target, command.args)
+    return _target_fault(spec.name, spec.target, command.args) or _args_fault(spec, command.args)
 
 
 def _target_fault(name: str, target: str, args: Scalars) -> str:
@@ -149,8 +149,6 @@ def _target_fault(name: str, target: str, args: Scalars) -> str:
         value = args.get(key)
         if key in args and not (isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31):
             return f"{name}: {key} must be an index from 0"
-    if not isinstance(args.get("on", True), bool):
-        return f"{name}: on must be true or false"
     if target in ("group", "trial") and "group" not in args:
         return f"{name} needs a target: {'g3' if target == 'group' else 'g3/t5'}"
     if target == "trial" and "trial" not in args:
@@ -158,6 +156,34 @@ def _target_fault(name: str, target: str, args: Scalars) -> str:
     if "trial" in args and "group" not in args:
         return f"{name}: a trial needs its group"
     return ""
+
+
+def _args_fault(spec: CommandSpec, args: Scalars) -> str:
+    for arg in spec.args:
+        if arg.name in args:
+            fault = _value_fault(arg, args[arg.name])
+            if fault:
+                return f"{spec.name}: {arg.name} {fault}"
+        elif arg.required:
+            return f"{spec.name} needs {arg.name}: {arg.help}"
+    if spec.one_of and not any(arg.name in args for arg in spec.args):
+        return f"{spec.name} needs one of {', '.join(arg.name for arg in spec.args)}"
+    return ""
+
+
+def _value_fault(arg: ArgSpec, value: float | int | str | bool | None) -> str:
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    match arg.kind:
+        case "flag":
+            return "" if isinstance(value, bool) else "must be true or false"
+        case "text":
+            fits = isinstance(value, str) and len(value.strip()) > 0 and len(value) <= REASON_LIMIT
+            return "" if fits else f"must be 1 to {REASON_LIMIT} characters"
+        case "number":
+            return "" if number and value > 0 else "must be a number above 0"  # type: ignore[operator]
+        case "budget":
+            fits = value is None or (number and value >= 0)  # type: ignore[operator]
+            return "" if fits else "must be a number from 0, or none"
 
 
 def _cleaned(command: Command) -> Command:

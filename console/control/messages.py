@@ -1,6 +1,7 @@
 """What goes over the socket: one JSON object a line, told apart by `msg`. Journal lines travel in `events`, unchanged.
 
-The server speaks first, with `hello`. A client sends `subscribe` (once a connection) and any number of `command`.
+The server speaks first, with `hello`. A client sends `subscribe` and `attend` (once a connection), and any number of
+`command` and `ask`.
 Unknown fields from the server are ignored by older clients; a request with unknown fields is refused, since ignoring a
 word of a command may do the wrong thing. A change of meaning raises `PROTOCOL`.
 """
@@ -8,6 +9,7 @@ word of a command may do the wrong thing. A change of meaning raises `PROTOCOL`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Literal
 
 import msgspec
 
@@ -52,6 +54,52 @@ class CommandRequest(Request, tag="command"):
     def to_command(self) -> Command:
         """The command it carries."""
         return Command(**msgspec.structs.asdict(self))
+
+
+class Attend(Request, tag="attend"):
+    """This connection is a viewer: it shows up in the presence line, and acts only with the watch (the lease).
+
+    Attributes:
+        author: who, e.g. `ada@host`; act: wants the watch if nobody has it; without it the viewer only looks.
+    """
+
+    author: str
+    act: bool = True
+
+
+class TakeWatch(Request, tag="take_watch"):
+    """Take the watch over, whoever has it; with `back` give it back. Only a connection that attends may ask.
+
+    `from_`: who is believed to have it; when somebody else has it by now, the request is refused.
+    """
+
+    back: bool = False
+    from_: str | None = msgspec.field(default=None, name="from")
+
+
+ContentKind = Literal["transcript", "verifier", "tokens", "log", "result"]
+
+
+class Ask(Request, tag="ask"):
+    """Ask for content of a trial; the journal has none. Cursors are opaque and only grow.
+
+    Attributes:
+        id: the answer bears it; kind: transcript (turns as they are captured), verifier (its output), tokens (captured
+            ids with text and log-probs of one call), log (Harbor's log of the trial), result (Harbor's, redacted).
+        step, group, trial, try_: indices from 0.
+        cursor: where to go on, 0 for the start; limit: items or lines at most, bounded by the server.
+        call: of kind tokens, which call, from 0; -1 for the last one.
+    """
+
+    id: str
+    kind: ContentKind
+    step: int
+    group: int
+    trial: int
+    try_: int = msgspec.field(default=0, name="try")
+    cursor: int = 0
+    limit: int = 200
+    call: int = -1
 
 
 class Reply(msgspec.Struct, tag_field="msg", kw_only=True):
@@ -102,14 +150,77 @@ class Result(Reply, tag="result"):
     text: str = ""
 
 
+class Viewer(msgspec.Struct, kw_only=True):
+    """One viewer that attends. `since`: Unix seconds; `acts`: it holds the watch; `you`: it is the receiver."""
+
+    author: str
+    since: float = 0.0
+    acts: bool = False
+    you: bool = False
+
+
+class Presence(Reply, tag="presence"):
+    """Who looks, who may act; sent to every viewer whenever it changes."""
+
+    viewers: list[Viewer] = []
+
+
+class Turn(msgspec.Struct, kw_only=True):
+    """One piece of a transcript.
+
+    Attributes:
+        call: number of the model call, from 0; role: system, user, assistant, tool; text: bounded, not sanitised.
+        ts: Unix seconds, None when unknown; prompt_tokens, sampled_tokens, seconds, stop_reason: of an assistant's
+            turn; cut: characters that were left out of `text`.
+    """
+
+    call: int
+    role: str
+    text: str
+    ts: float | None = None
+    prompt_tokens: int | None = None
+    sampled_tokens: int | None = None
+    seconds: float | None = None
+    stop_reason: str = ""
+    cut: int = 0
+
+
+class Token(msgspec.Struct, kw_only=True, array_like=True):
+    """A sampled token: id, its text (not sanitised; empty when no tokenizer is at hand), log-prob in nats."""
+
+    id: int
+    text: str
+    logprob: float
+
+
+class Content(Reply, tag="content"):
+    """The answer to `Ask`. One of `turns`, `tokens` and `lines` is filled, as the kind says.
+
+    Attributes:
+        cursor: for the next `Ask`; more: there is more already; over: nothing will be added any more.
+        note: why there is nothing, or what is missing, in one sentence; calls: captured calls so far.
+    """
+
+    id: str
+    kind: ContentKind
+    cursor: int = 0
+    more: bool = False
+    over: bool = False
+    turns: list[Turn] = []
+    tokens: list[Token] = []
+    lines: list[str] = []
+    calls: int = 0
+    note: str = ""
+
+
 class Failure(Reply, tag="error"):
     """What was wrong with the client's message; the server closes the connection after it."""
 
     text: str
 
 
-AnyRequest = Subscribe | CommandRequest
-AnyReply = Hello | HistoryRows | StateNow | Events | Heartbeat | Result | Failure
+AnyRequest = Subscribe | CommandRequest | Attend | TakeWatch | Ask
+AnyReply = Hello | HistoryRows | StateNow | Events | Heartbeat | Result | Presence | Content | Failure
 
 _encoder = msgspec.json.Encoder()
 _request_decoder: msgspec.json.Decoder[AnyRequest] = msgspec.json.Decoder(AnyRequest)

@@ -41,6 +41,8 @@ class RunStarted(Event, tag="run.started"):
         reward_limit: rewards above it count as bad.
         resumed_from: the step that this engine starts at when it continues an earlier one.
         owned: True when the command that started the run owns it (headless without --detach).
+        tunables: what may be changed while the run lasts, by name (`TUNABLES`), with the value at the start.
+        thresholds: those of the alarms, by name, as configured.
     """
 
     schema: int = SCHEMA_VERSION
@@ -60,6 +62,8 @@ class RunStarted(Event, tag="run.started"):
     hold_timeout: float | None = None
     resumed_from: int | None = None
     owned: bool = False
+    tunables: dict[str, float | None] = {}
+    thresholds: dict[str, float] = {}
 
 
 class RunPhase(Event, tag="run.phase"):
@@ -277,6 +281,22 @@ class CaptureStats(Event, tag="capture.stats"):
     inflight: int = 0
 
 
+class HostStats(Event, tag="host.stats"):
+    """The machine under the engine, at least once a minute and whenever a figure moved by a tenth.
+
+    Attributes:
+        disk_free, disk_total: of the file system of the run directory, bytes.
+        rss: resident memory of the engine and its children, bytes; memory_total: of the machine, bytes.
+        loop_lag: the longest delay of the engine's main loop since the last report, seconds.
+    """
+
+    disk_free: int | None = None
+    disk_total: int | None = None
+    rss: int | None = None
+    memory_total: int | None = None
+    loop_lag: float | None = None
+
+
 class SandboxStats(Event, tag="sandbox.stats"):
     """Sandboxes now: live ones, and names left behind because their removal failed."""
 
@@ -297,18 +317,40 @@ class CheckpointSaved(Event, tag="checkpoint.saved"):
 
 
 class AlarmOpened(Event, tag="alarm.opened"):
-    """Something needs the operator. One open alarm a key. `level`: warning or critical; `remedy`: what to do."""
+    """Something needs the operator. One open alarm a key; written again when its text or level changes.
+
+    Attributes:
+        level: warning or critical; text: what is wrong; consequence: what follows if nobody acts, empty for nothing;
+        remedy: what to do; action: the console's action that does it, empty for none.
+    """
 
     key: str
     level: str
     text: str
     remedy: str = ""
+    consequence: str = ""
+    action: str = ""
 
 
 class AlarmClosed(Event, tag="alarm.closed"):
-    """The condition of alarm `key` is over."""
+    """The condition of alarm `key` is over. A critical one stays on the screen until it is acknowledged."""
 
     key: str
+
+
+class AlarmAcked(Event, tag="alarm.acked"):
+    """Somebody has seen alarm `key`; until it closes and opens again, it asks for no more attention."""
+
+    key: str
+    by: str = ""
+
+
+class AlarmShelved(Event, tag="alarm.shelved"):
+    """Alarm `key` is silent until `until` (Unix seconds), also when it opens again; 0 takes it back from the shelf."""
+
+    key: str
+    until: float = 0.0
+    by: str = ""
 
 
 class CommandRequested(Event, tag="command.requested"):
@@ -343,8 +385,49 @@ class StopRequested(Event, tag="run.stop_requested"):
     by: str = ""
 
 
+class DispatchPaused(Event, tag="run.dispatch"):
+    """With `paused`, no new trial begins and those under way go on; without it, trials begin again."""
+
+    paused: bool
+    by: str = ""
+
+
+TUNABLES: dict[str, str] = {
+    "parallel": "trials of one group that run at once",
+    "hold_timeout": "seconds a failed trial waits for the operator before the run stops",
+    "max_tries": "executions of one trial at most, retries of the policy and of the operator",
+    "token_budget": "captured tokens, prompt and sampled, after which the run stops with its step",
+    "time_budget": "seconds of this engine's life after which the run stops with its step",
+}
+"""What may be changed while the run lasts, and what it means. A budget may be None: there is none."""
+
+
+class RunTuned(Event, tag="run.tuned"):
+    """A tunable was changed; `name` is one of `TUNABLES`."""
+
+    name: str
+    old: float | None = None
+    new: float | None = None
+    by: str = ""
+
+
+class TaskQuarantined(Event, tag="task.quarantined"):
+    """With `on`, the task is left out of the batches that begin from now on; without it, it is taken in again."""
+
+    task: str
+    on: bool = True
+    by: str = ""
+
+
+class WatchTaken(Event, tag="watch.taken"):
+    """The lease to act passed to `by` (a viewer's author); empty when it was given back."""
+
+    by: str = ""
+    previous: str = ""
+
+
 class Note(Event, tag="note"):
-    """A line for the events pane: `level` is info, warning or error."""
+    """A line for the events pane: `level` is info, warning or error; `source` is engine, or the author's name."""
 
     text: str
     level: str = "info"

@@ -11,7 +11,9 @@ from console.outcomes.classes import SCORED
 from console.state.model import EVENTS_KEPT, EventLine, RunState
 from console.state.sanitize import sanitize as clean
 
-_QUIET = frozenset({ev.TrialTurn, ev.TrialPhase, ev.CaptureStats, ev.SandboxStats, ev.StepStarted, ev.GroupStarted})
+_QUIET = frozenset(
+    {ev.TrialTurn, ev.TrialPhase, ev.CaptureStats, ev.SandboxStats, ev.HostStats, ev.StepStarted, ev.GroupStarted}
+)
 
 
 def append_for(state: RunState, event: ev.Event) -> None:
@@ -67,6 +69,24 @@ def _text(state: RunState, event: ev.Event) -> tuple[str, str, str | None]:
             return f"alarm: {clean(event.text)}", "error" if event.level == "critical" else "warning", None
         case ev.AlarmClosed():
             return f"alarm over: {event.key}", "info", None
+        case ev.AlarmAcked():
+            return f"alarm {event.key} acknowledged by {clean(event.by) or 'operator'}", "info", None
+        case ev.AlarmShelved():
+            what = "shelved" if event.until > event.ts else "back from the shelf"
+            return f"alarm {event.key} {what}, by {clean(event.by) or 'operator'}", "info", None
+        case ev.DispatchPaused():
+            what = "paused: no new trial begins" if event.paused else "resumed"
+            return f"dispatch {what}, by {clean(event.by) or 'operator'}", "warning" if event.paused else "info", None
+        case ev.RunTuned():
+            return f"{event.name} {_setting(event.old)} -> {_setting(event.new)}, by {clean(event.by)}", "info", None
+        case ev.TaskQuarantined():
+            what = "quarantined: new batches leave it out" if event.on else "out of quarantine"
+            return f"task {clean(event.task)} {what}, by {clean(event.by)}", "warning" if event.on else "info", None
+        case ev.WatchTaken():
+            if not event.by:
+                return f"the watch was given back by {clean(event.previous)}", "info", None
+            before = f", before {clean(event.previous)}" if event.previous else ""
+            return f"{clean(event.by)} has the watch{before}", "info", None
         case ev.CommandRequested():
             return f"{event.command} requested by {clean(event.author) or 'operator'}", "info", None
         case ev.CommandFinished():
@@ -101,6 +121,10 @@ def _trial_finished(e: ev.TrialFinished) -> tuple[str, str, str | None]:
     what = " ".join(x for x in (e.outcome.replace("_", " "), e.cause.replace("_", " "), clean(e.exception or "")) if x)
     detail = f": {clean(e.evidence, 120)}" if e.evidence else ""
     return f"{name} {what}{detail}", "error", e.outcome
+
+
+def _setting(value: float | None) -> str:
+    return "none" if value is None else f"{value:g}"
 
 
 def _step_finished(e: ev.StepFinished) -> str:

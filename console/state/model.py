@@ -15,6 +15,9 @@ from console.journal.events import Scalars, StepFinished
 EVENTS_KEPT = 200
 COMMANDS_KEPT = 32
 CHECKPOINTS_KEPT = 8
+RECENT_KEPT = 50
+LATENCIES_KEPT = 60
+SHELF_KEPT = 32
 
 LinkState = Literal["starting", "live", "stopping", "finished", "stopped", "failed"]
 
@@ -64,7 +67,12 @@ class GroupState(msgspec.Struct, kw_only=True):
 
 
 class GatewayState(msgspec.Struct, kw_only=True):
-    """The last probe of the Tinker gateway. `since` is when reachability last changed; `probed` the last report."""
+    """The last probe of the Tinker gateway.
+
+    Attributes:
+        since: when reachability last changed; probed: the last report.
+        latencies: of the last reports, milliseconds, oldest first.
+    """
 
     reachable: bool | None = None
     latency_ms: float | None = None
@@ -74,6 +82,30 @@ class GatewayState(msgspec.Struct, kw_only=True):
     detail: str = ""
     since: float = 0.0
     probed: float = 0.0
+    latencies: list[float] = []
+
+
+class HostState(msgspec.Struct, kw_only=True):
+    """The last report on the engine's machine; units as in the event."""
+
+    disk_free: int | None = None
+    disk_total: int | None = None
+    rss: int | None = None
+    memory_total: int | None = None
+    loop_lag: float | None = None
+    reported: float = 0.0
+
+
+class TrialBrief(msgspec.Struct, kw_only=True, array_like=True):
+    """What alarms need of a try that ended: when, how, on which task, and how many seconds it took."""
+
+    ts: float = 0.0
+    name: str = ""
+    task: str = ""
+    outcome: str = ""
+    cause: str = ""
+    exception: str = ""
+    seconds: float | None = None
 
 
 class CaptureState(msgspec.Struct, kw_only=True):
@@ -92,13 +124,32 @@ class CaptureState(msgspec.Struct, kw_only=True):
 
 
 class AlarmState(msgspec.Struct, kw_only=True):
-    """An open alarm."""
+    """An alarm that is open, or over and not acknowledged yet (only critical ones wait for that).
+
+    Attributes:
+        since: when it opened; cleared: when its condition was over, None while it holds.
+        acked_by: who has seen it, empty for nobody; shelved_until: silent until then, 0 for not shelved.
+    """
 
     key: str
     level: str
     text: str
     remedy: str = ""
+    consequence: str = ""
+    action: str = ""
     since: float = 0.0
+    cleared: float | None = None
+    acked_by: str = ""
+    shelved_until: float = 0.0
+
+    @property
+    def open(self) -> bool:
+        """Whether its condition holds."""
+        return self.cleared is None
+
+    def asks(self, now: float) -> bool:
+        """Whether it wants the operator's eye at `now`: neither acknowledged nor shelved."""
+        return not self.acked_by and self.shelved_until <= now
 
 
 class CommandState(msgspec.Struct, kw_only=True):
@@ -135,7 +186,14 @@ class CheckpointState(msgspec.Struct, kw_only=True):
 
 
 class RunState(msgspec.Struct, kw_only=True):
-    """The open state of a run after the event `seq`."""
+    """The open state of a run after the event `seq`.
+
+    Attributes:
+        shelf: alarm key to the Unix time until which it is silent; thresholds: of the alarms, as configured.
+        recent: the last tries that ended, oldest first; progress: when the run last moved (a log line is no progress).
+        paused, paused_by: no new trials begin, and who asked for it; tunables: by name, as they are now.
+        quarantined: tasks left out of new batches; watch: who holds the lease to act, empty for nobody.
+    """
 
     seq: int = 0
     ts: float = 0.0
@@ -174,6 +232,16 @@ class RunState(msgspec.Struct, kw_only=True):
     sandboxes_left: list[str] = []
     checkpoints: list[CheckpointState] = []
     alarms: dict[str, AlarmState] = {}
+    shelf: dict[str, float] = {}
+    thresholds: dict[str, float] = {}
+    host: HostState = msgspec.field(default_factory=HostState)
+    recent: list[TrialBrief] = []
+    progress: float = 0.0
+    paused: bool = False
+    paused_by: str = ""
+    tunables: dict[str, float | None] = {}
+    quarantined: list[str] = []
+    watch: str = ""
     commands: dict[str, CommandState] = {}
     lines: list[EventLine] = []
     repaired_bytes: int = 0

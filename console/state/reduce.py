@@ -15,13 +15,18 @@ from console.state import lines
 from console.state.model import (
     CHECKPOINTS_KEPT,
     COMMANDS_KEPT,
+    LATENCIES_KEPT,
+    RECENT_KEPT,
+    SHELF_KEPT,
     AlarmState,
     CaptureState,
     CheckpointState,
     CommandState,
     GroupState,
     History,
+    HostState,
     RunState,
+    TrialBrief,
     TrialState,
     decode_state,
 )
@@ -64,6 +69,8 @@ def apply(view: RunView, event: ev.Event) -> None:
     if handler is None:
         return
     handler(view, event)
+    if type(event) in _PROGRESS:
+        state.progress = event.ts
     lines.append_for(state, event)
 
 
@@ -97,6 +104,9 @@ def _run_started(view: RunView, e: ev.RunStarted) -> None:
     s.steps_planned = e.steps if e.steps is not None else s.steps_planned
     s.groups_per_batch, s.group_size = e.groups_per_batch, e.group_size
     s.on_failure, s.hold_timeout, s.owned = e.on_failure, e.hold_timeout, e.owned
+    s.tunables, s.thresholds = dict(e.tunables), dict(e.thresholds)
+    s.paused, s.paused_by, s.watch, s.recent, s.progress = False, "", "", [], e.ts
+    s.host = HostState()
     s.started = s.started or e.ts
     s.engines += 1
     s.status, s.exit_code, s.reason, s.stop_requested = "live", None, "", ""
@@ -214,6 +224,14 @@ def _trial_finished(view: RunView, e: ev.TrialFinished) -> None:
     t.turns, t.prompt_tokens, t.sampled_tokens = e.turns, e.prompt_tokens, e.sampled_tokens
     t.hold_deadline = None
     group.reward_mean, group.reward_std = mean_and_std([x.reward for x in group.trials if x.reward is not None])
+    recent = view.state.recent
+    recent.append(
+        TrialBrief(
+            ts=e.ts, name=lines.trial_name(e.group, e.trial), task=group.task, outcome=e.outcome, cause=e.cause,
+            exception=e.exception or "", seconds=e.seconds.get("total"),
+        )
+    )  # fmt: skip
+    del recent[:-RECENT_KEPT]
 
 
 def _trial_held(view: RunView, e: ev.TrialHeld) -> None:
@@ -235,6 +253,9 @@ def _gateway(view: RunView, e: ev.GatewayHealth) -> None:
         g.since = e.ts
     g.reachable, g.latency_ms, g.queued, g.running = e.reachable, e.latency_ms, e.queued, e.running
     g.kv_fraction, g.detail, g.probed = e.kv_fraction, e.detail, e.ts
+    if e.latency_ms is not None:
+        g.latencies.append(e.latency_ms)
+        del g.latencies[:-LATENCIES_KEPT]
 
 
 def _capture(view: RunView, e: ev.CaptureStats) -> None:
@@ -258,12 +279,73 @@ def _checkpoint(view: RunView, e: ev.CheckpointSaved) -> None:
 
 
 def _alarm_opened(view: RunView, e: ev.AlarmOpened) -> None:
-    since = view.state.alarms[e.key].since if e.key in view.state.alarms else e.ts
-    view.state.alarms[e.key] = AlarmState(key=e.key, level=e.level, text=e.text, remedy=e.remedy, since=since)
+    """An alarm that was over opens anew: what was seen of the old one does not count for it."""
+    known = view.state.alarms.get(e.key)
+    again = known is not None and known.open
+    view.state.alarms[e.key] = AlarmState(
+        key=e.key, level=e.level, text=e.text, remedy=e.remedy, consequence=e.consequence, action=e.action,
+        since=known.since if known is not None and again else e.ts,
+        acked_by=known.acked_by if known is not None and again and known.level == e.level else "",
+        shelved_until=view.state.shelf.get(e.key, 0.0),
+    )  # fmt: skip
 
 
 def _alarm_closed(view: RunView, e: ev.AlarmClosed) -> None:
-    view.state.alarms.pop(e.key, None)
+    """Over. A critical alarm that nobody has seen stays until it is acknowledged, or somebody would never know."""
+    alarm = view.state.alarms.get(e.key)
+    if alarm is None:
+        return
+    if alarm.level == "critical" and alarm.asks(e.ts):
+        alarm.cleared = e.ts
+    else:
+        del view.state.alarms[e.key]
+
+
+def _alarm_acked(view: RunView, e: ev.AlarmAcked) -> None:
+    alarm = view.state.alarms.get(e.key)
+    if alarm is None:
+        return
+    alarm.acked_by = e.by or "operator"
+    if not alarm.open:
+        del view.state.alarms[e.key]
+
+
+def _alarm_shelved(view: RunView, e: ev.AlarmShelved) -> None:
+    shelf = view.state.shelf
+    shelf.pop(e.key, None)
+    if e.until > e.ts:
+        shelf[e.key] = e.until
+        while len(shelf) > SHELF_KEPT:
+            del shelf[next(iter(shelf))]
+    alarm = view.state.alarms.get(e.key)
+    if alarm is not None:
+        alarm.shelved_until = shelf.get(e.key, 0.0)
+
+
+def _dispatch(view: RunView, e: ev.DispatchPaused) -> None:
+    view.state.paused, view.state.paused_by = e.paused, e.by if e.paused else ""
+
+
+def _tuned(view: RunView, e: ev.RunTuned) -> None:
+    if e.name in ev.TUNABLES:
+        view.state.tunables[e.name] = e.new
+        if e.name == "hold_timeout":
+            view.state.hold_timeout = e.new
+
+
+def _quarantined(view: RunView, e: ev.TaskQuarantined) -> None:
+    tasks = [task for task in view.state.quarantined if task != e.task]
+    view.state.quarantined = [*tasks, e.task] if e.on else tasks
+
+
+def _watch(view: RunView, e: ev.WatchTaken) -> None:
+    view.state.watch = e.by
+
+
+def _host(view: RunView, e: ev.HostStats) -> None:
+    h = view.state.host
+    h.disk_free, h.disk_total, h.rss, h.memory_total = e.disk_free, e.disk_total, e.rss, e.memory_total
+    h.loop_lag, h.reported = e.loop_lag, e.ts
 
 
 def _command_requested(view: RunView, e: ev.CommandRequested) -> None:
@@ -311,6 +393,14 @@ def _unknown(view: RunView, e: ev.UnknownEvent) -> None:
     view.state.unknown_events += 1
 
 
+_PROGRESS = frozenset(
+    {
+        ev.RunStarted, ev.RunPhase, ev.StepStarted, ev.StepFinished, ev.GroupStarted, ev.GroupFinished, ev.TrialPhase,
+        ev.TrialTurn, ev.TrialFinished, ev.TrialRetried, ev.CheckpointSaved, ev.RunFinished,
+    }
+)  # fmt: skip
+"""Events that show that the run moves. Health, totals, alarms and commands come from a run that hangs, too."""
+
 _HANDLERS: dict[type[ev.Event], Callable[[RunView, Any], None]] = {
     ev.RunStarted: _run_started,
     ev.RunPhase: _phase,
@@ -331,6 +421,13 @@ _HANDLERS: dict[type[ev.Event], Callable[[RunView, Any], None]] = {
     ev.CheckpointSaved: _checkpoint,
     ev.AlarmOpened: _alarm_opened,
     ev.AlarmClosed: _alarm_closed,
+    ev.AlarmAcked: _alarm_acked,
+    ev.AlarmShelved: _alarm_shelved,
+    ev.DispatchPaused: _dispatch,
+    ev.RunTuned: _tuned,
+    ev.TaskQuarantined: _quarantined,
+    ev.WatchTaken: _watch,
+    ev.HostStats: _host,
     ev.CommandRequested: _command_requested,
     ev.CommandAccepted: _command_accepted,
     ev.CommandFinished: _command_finished,
