@@ -1,4 +1,4 @@
-"""Every action of the console in one table; bindings, key line, help and dispatch are made from it."""
+"""Every action of the console in one table; key bindings, key line, help, palette and dispatch are made from it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ class Action:
 
     Attributes:
         id: as handlers and key maps name it.
-        keys: as Textual names them, the first one is shown as `key`.
+        keys: as Textual names them; key: how the first one is shown.
         label: for the key line, empty when it is not shown there; help: one line.
         kind: command (goes to the engine; refused in a replay), view (this console only), live and replay (only there).
         command: the engine's command, when there is one; `COMMANDS` says whether it asks first.
         rank: order in the key line, lower is more to the left.
+        pages: where it exists; empty for everywhere. On one page a key may mean what it means nowhere else.
     """
 
     id: str
@@ -31,6 +32,7 @@ class Action:
     kind: Kind = "view"
     command: str = ""
     rank: int = 50
+    pages: tuple[str, ...] = ()
 
     @property
     def confirm(self) -> bool:
@@ -38,70 +40,105 @@ class Action:
         return bool(self.command) and COMMANDS[self.command].destructive
 
 
-def _engine(id: str, key: str, label: str, command: str, help: str, rank: int) -> Action:
-    return Action(id, (key,), key, label, help, "command", command, rank)
+def _engine(id: str, key: str, label: str, help: str, rank: int, command: str = "", named: str = "") -> Action:
+    return Action(id, (named or key,), key, label, help, "command", command or id, rank)
 
+
+_RUN = ("run",)
+_LISTS = ("run", "trial", "events", "alarms", "runs", "config", "metrics")
+_TEXTS = ("trial", "events", "config")
 
 ACTIONS: tuple[Action, ...] = (
+    # --- everywhere ---
     Action("help", ("question_mark", "f1"), "?", "help", "this help", rank=0),
-    Action("open", ("enter",), "enter", "open", "the selected trial: outcome, cause, evidence, times", rank=5),
-    _engine("cancel_group", "x", "cancel", "cancel_group", "cancel the selected group", 10),
-    _engine("cancel_trial", "X", "cancel trial", "cancel_trial", "cancel the selected trial", 32),
-    _engine(
-        "retry", "r", "retry", "retry", "try the selected trial's, or its group's, infrastructure failures again", 11
-    ),
-    _engine("retry_all", "R", "retry all", "retry", "try all infrastructure failures that wait again", 31),
-    _engine(
-        "stop_after_step",
-        "s",
-        "stop after step",
-        "stop_after_step",
-        "stop when the current step is trained and saved; again to take it back",
-        12,
-    ),
+    Action("palette", ("ctrl+p",), "^p", "commands", "find an action by its name", rank=36),
+    Action("command_line", ("colon",), ":", "", "type a command: :group 3, :goto 14:01, :set parallel=2", rank=60),
+    Action("back", ("escape",), "esc", "", "clear the filter, else back to the page before", rank=60),
     Action("detach", ("d",), "d", "detach", "leave; the run goes on", "live", rank=1),
     Action("quit", ("q", "ctrl+q"), "q", "quit", "close the console; a run is never stopped by it", rank=2),
-    Action("interrupt", ("ctrl+c",), "ctrl+c", "", "choose: detach, stop after the step, stop now", rank=60),
-    Action("up", ("up", "k"), "↑ k", "", "one row up", rank=61),
-    Action("down", ("down", "j"), "↓ j", "", "one row down", rank=62),
+    Action("interrupt", ("ctrl+c",), "^c", "", "choose: detach, stop after the step, stop now", rank=60),
+    # --- orders to the engine ---
+    _engine("cancel_group", "x", "cancel", "cancel the selected group, or the marked ones", 10),
+    _engine("cancel_trial", "X", "cancel trial", "cancel the selected trial", 32),
+    _engine("retry", "r", "retry", "try the selected trial's, or its group's, infrastructure failures again", 11),
+    _engine("retry_all", "R", "retry all", "try all infrastructure failures that wait again", 31, "retry"),
+    _engine("stop_after_step", "s", "stop after step", "stop when the current step is trained and saved; again to "
+            "take it back", 12),
+    _engine("pause", "p", "pause", "begin no new trial, those under way go on; again to go on", 13),
+    _engine("checkpoint", "C", "", "save a checkpoint: at once during a rollout, else after the step", 40),
+    _engine("tune", "=", "", "change parallelism, hold time-out, tries or budgets", 41, "set", "equals_sign"),
+    _engine("quarantine", "Q", "", "leave the selected group's task out of new batches; again to take it in", 42),
+    _engine("ack", "a", "ack", "acknowledge the selected alarm, else the most urgent one", 14),
+    _engine("ack_all", "A", "", "acknowledge all alarms", 43, "ack"),
+    _engine("shelve", "h", "", "silence the selected alarm, else the most urgent one, for a while", 44),
+    _engine("note", ";", "", "add a note to the run's journal", 45, named="semicolon"),
+    Action("stop_now", (), "", "", "cancel every trial and end the run now (from ctrl+c or the palette)", "command",
+           "stop_now", 46),
+    Action("watch", ("W",), "W", "watch", "take the watch (the lease to act) over, or give it back", "live", rank=20),
+    # --- pages ---
+    Action("page_run", ("f2",), "F2", "", "the run", rank=61),
+    Action("page_trial", ("f3",), "F3", "", "the selected trial", rank=61),
+    Action("page_events", ("f4", "E"), "E", "", "all events", rank=61),
+    Action("page_metrics", ("f5", "m"), "m", "metrics", "plots of the whole run", rank=21),
+    Action("page_alarms", ("f6", "L"), "L", "", "alarms: open, acknowledged, shelved", rank=61),
+    Action("page_config", ("f7", "i"), "i", "", "what the run was started with", rank=61),
+    Action("page_runs", ("f8", "u"), "u", "", "live and recorded runs", rank=61),
+    Action("open", ("enter",), "enter", "open", "what is selected", rank=5, pages=("run", "alarms", "events", "runs")),
+    Action("transcript", ("t",), "t", "", "the trial's transcript", rank=62, pages=("run", "trial")),
+    Action("verifier", ("v",), "v", "", "the trial's verifier output", rank=62, pages=("run", "trial")),
+    Action("tokens", ("c",), "c", "", "the trial's captured tokens and log-probs", rank=62, pages=("run", "trial")),
+    Action("log", ("l",), "l", "", "the trial's log", rank=62, pages=("run", "trial")),
+    Action("result", ("e",), "e", "", "the trial's result", rank=62, pages=("trial",)),
+    # --- moving ---
+    Action("up", ("up", "k"), "↑ k", "", "one row up", rank=63),
+    Action("down", ("down", "j"), "↓ j", "", "one row down", rank=63),
     Action("page_up", ("pageup", "ctrl+u"), "pgup", "", "a page up", rank=63),
-    Action("page_down", ("pagedown", "ctrl+d"), "pgdn", "", "a page down", rank=64),
-    Action("first", ("g",), "g", "", "to the first row", rank=65),
-    Action("last", ("G",), "G", "", "to the last row", rank=66),
-    Action("next_pane", ("tab", "right"), "tab", "pane", "to the next pane: groups, trials, events", rank=30),
-    Action("previous_pane", ("shift+tab", "left"), "shift+tab", "", "to the pane before", rank=67),
-    Action("next_alarm", ("exclamation_mark",), "!", "", "to the next trial that waits for you", rank=67),
-    Action("sort", ("o",), "o", "", "sort groups by attention or by number", rank=68),
+    Action("page_down", ("pagedown", "ctrl+d"), "pgdn", "", "a page down", rank=63),
+    Action("first", ("g",), "g", "", "to the first row", rank=64),
+    Action("last", ("G",), "G", "", "to the last row", rank=64),
+    Action("left", ("left",), "←", "", "to the left: the tab, plot cursor or pane before", rank=64),
+    Action("right", ("right",), "→", "", "to the right", rank=64),
+    Action("next_pane", ("tab",), "tab", "pane", "to the next pane", rank=30),
+    Action("previous_pane", ("shift+tab",), "shift+tab", "", "to the pane before", rank=65),
+    Action("pane_1", ("1",), "1", "", "to the first pane; 2 to 6 likewise", rank=65),
+    *(Action(f"pane_{n}", (str(n),), str(n), "", f"to pane {n}", rank=65) for n in range(2, 7)),
+    Action("next_alarm", ("exclamation_mark",), "!", "", "to what needs you: the next alarm; in a replay the next "
+           "alarm in time", rank=15),
+    Action("previous_trial", ("K",), "K", "", "the trial before", rank=66, pages=("trial",)),
+    Action("next_trial", ("J",), "J", "", "the next trial", rank=66, pages=("trial",)),
+    # --- looking ---
+    Action("filter", ("slash",), "/", "filter", "words, class:infra, g:3, task:git, !not", rank=35, pages=_LISTS),
+    Action("next_match", ("n",), "n", "", "the next match", rank=66, pages=_TEXTS),
+    Action("previous_match", ("N",), "N", "", "the match before", rank=66, pages=_TEXTS),
+    Action("mark", ("space",), "space", "", "mark the group, for x; live runs", "live", rank=66, pages=_RUN),
+    Action("sort", ("o",), "o", "", "sort groups by attention, number, reward or task", rank=66, pages=_RUN),
+    Action("zoom", ("z",), "z", "", "the focused pane alone, and back", rank=66, pages=("run", "metrics")),
+    Action("density", ("D",), "D", "", "one row a group, or its trials beneath it (wide screens)", rank=67, pages=_RUN),
+    Action("freeze", ("P",), "P", "", "freeze the screen, the run goes on; again to catch up", "live", rank=67),
+    Action("follow", ("f",), "f", "follow", "follow the tail, or stand still", rank=16, pages=("trial", "events")),
+    Action("wrap", ("w",), "w", "", "wrap long lines, or cut them", rank=67, pages=("trial", "events")),
+    Action("log_scale", ("y",), "y", "", "logarithmic y axis", rank=67, pages=("metrics",)),
+    Action("smooth", ("S",), "S", "", "smooth the curves, or not", rank=67, pages=("metrics",)),
+    Action("yank", ("Y",), "Y", "", "copy what is selected: to the terminal's clipboard and to a file", rank=67),
+    Action("export", ("ctrl+e",), "^e", "", "write what is shown to a file: text, SVG, CSV, JSON", rank=68),
+    Action("faster_paint", ("plus",), "+", "", "paint more often, up to 4 times a second", rank=68),
+    Action("slower_paint", ("minus",), "-", "", "paint less often, down to every 4 seconds", rank=68),
+    Action("mouse", ("M",), "M", "", "take mouse clicks, or leave them to the terminal", rank=68),
     Action("theme", ("T",), "T", "theme", "the next theme", rank=40),
+    # --- replay ---
     Action("play", ("space",), "space", "play", "play or pause", "replay", rank=6),
     Action("previous_event", ("left_square_bracket",), "[", "", "one event back", "replay", rank=69),
     Action("next_event", ("right_square_bracket",), "]", "event", "one event on", "replay", rank=8),
     Action("previous_step", ("left_curly_bracket",), "{", "", "to the training step before", "replay", rank=70),
     Action("next_step", ("right_curly_bracket",), "}", "step", "to the next training step", "replay", rank=9),
     Action("slower", ("less_than_sign",), "<", "", "half the speed", "replay", rank=71),
-    Action(
-        "faster", ("greater_than_sign",), ">", "speed", "double the speed, up to 64x and then max", "replay", rank=7
-    ),
+    Action("faster", ("greater_than_sign",), ">", "speed", "double the speed, 64x at most, then max", "replay", rank=7),
     Action("start", ("home",), "home", "", "to the start of the recording", "replay", rank=72),
     Action("end", ("end",), "end", "end", "to the end of the recording", "replay", rank=33),
-)
+    Action("goto", ("ctrl+g",), "^g", "", "go to a time, step or event: 14:01, s12, #4711, 50%", "replay", rank=73),
+    Action("scrub", ("bar",), "|", "scrub", "scrub along the timeline with the arrows; enter stays, esc goes back",
+           "replay", rank=34),
+    Action("rewind", ("B",), "B", "", "look back: replay this run up to now; again to come back live", rank=74),
+)  # fmt: skip
 
 BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}
-
-
-def available(action: Action, mode: str, read_only: bool, over: bool) -> bool:
-    """Whether the action exists here: commands need a live run that one may act on, replay keys a replay."""
-    if action.kind == "command":
-        return mode == "live" and not read_only and not over
-    return action.kind == "view" or action.kind == mode
-
-
-def key_labels(mode: str, read_only: bool, over: bool) -> tuple[tuple[str, str], ...]:
-    """(key, label) pairs for the key line, the most important first."""
-    shown = [a for a in ACTIONS if a.label and available(a, mode, read_only, over)]
-    return tuple((a.key, a.label) for a in sorted(shown, key=lambda a: a.rank))
-
-
-def help_entries(mode: str, read_only: bool, over: bool) -> list[tuple[str, str]]:
-    """(keys, help) of everything that can be done here, in order of the table."""
-    return [(a.key, a.help) for a in ACTIONS if available(a, mode, read_only, over)]

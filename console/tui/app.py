@@ -15,14 +15,12 @@ from textual._compositor import ChopsUpdate
 from textual.app import App
 from textual.screen import Screen
 
-from console.tui.actions import help_entries
-from console.tui.controller import Controller
 from console.tui.crash import write_crash
-from console.tui.panes.detail import help_text, trial_text, trial_title
-from console.tui.screens.run import RunScreen
+from console.tui.desk import Desk
+from console.tui.screen import MainScreen
 from console.tui.source import Source
 from console.tui.themes import DEFAULT_THEME, Palette, Themes
-from console.tui.widgets.dialog import Choice, Confirm, Dialog, Reader
+from console.tui.widgets.dialog import Choice, Confirm, Dialog
 from console.tui.widgets.tight import TightUpdate
 
 TERMINATED = 143
@@ -34,7 +32,7 @@ class ConsoleApp(App[None], inherit_bindings=False):
     """One console on one source."""
 
     ENABLE_COMMAND_PALETTE = False
-    CSS = "RunScreen { background: $background; color: $foreground; }"
+    CSS = "MainScreen { background: $background; color: $foreground; }"
     TITLE = "quarterdeck"
 
     def __init__(
@@ -52,22 +50,22 @@ class ConsoleApp(App[None], inherit_bindings=False):
         self.source = source
         self.themes = themes
         self.palette = Palette(themes.loaded[theme])
-        self.controller = Controller(source, self, read_only, ascii_only)
+        self.desk = Desk(source, self, read_only, ascii_only)
         self.crash_file: Path | None = None
-        self._ascii, self._read_only = ascii_only, read_only
+        self._ascii = ascii_only
         self._leave_after, self._leaving = leave_after, False
-        self._run_screen = RunScreen(self.controller, self.palette, ascii_only)
+        self._main = MainScreen(self.desk, self.palette, ascii_only)
         self._work: set[asyncio.Task[None]] = set()
         for one in themes.loaded.values():
             self.register_theme(one.textual())
         self.theme = theme
         notices = [x for x in (notice, *themes.failed) if x]
         if notices:
-            self.controller.say("; ".join(notices), "limit", seconds=30.0)
+            self.desk.say("; ".join(notices), "limit", seconds=30.0)
 
     def get_default_screen(self) -> Screen[None]:
         """The run screen is the first one: no empty screen before it."""
-        return self._run_screen
+        return self._main
 
     def on_mount(self) -> None:
         """Signals now, the source after the first paint."""
@@ -92,7 +90,7 @@ class ConsoleApp(App[None], inherit_bindings=False):
     def _check_over(self) -> None:
         if getattr(self.source, "failure", None) is not None:
             self.exit()
-        if self.controller.over and not self._leaving and self._leave_after is not None:
+        if self.desk.over and not self._leaving and self._leave_after is not None:
             self._leaving = True
             self.set_timer(self._leave_after, self.exit)
 
@@ -117,7 +115,7 @@ class ConsoleApp(App[None], inherit_bindings=False):
 
     # --- what the controller asks for ---
 
-    async def confirm(self, title: str, text: str, yes: str) -> bool:
+    async def confirm(self, title: str, text: str, yes: str, typed: str = "") -> bool:
         """A question whose default is no."""
         return await self._ask(Confirm(self.palette, self._ascii, title, text, yes)) is True
 
@@ -135,16 +133,6 @@ class ConsoleApp(App[None], inherit_bindings=False):
         self.push_screen(dialog, take)
         return await answer
 
-    def read(self, topic: str) -> None:
-        """The help, or the selected trial."""
-        controller = self.controller
-        if topic == "help":
-            entries = help_entries(self.source.mode, self._read_only, controller.no_engine)
-            title, text = "Help", lambda cells: help_text(entries, self._ascii, cells)
-        else:
-            title, text = trial_title(controller.scene()), lambda cells: trial_text(controller.scene(), cells)
-        self.push_screen(Reader(self.palette, self._ascii, title, text))
-
     def next_theme(self) -> str:
         """The theme after the present one, in order of name."""
         names = sorted(self.themes.loaded)
@@ -156,7 +144,7 @@ class ConsoleApp(App[None], inherit_bindings=False):
         """Switch to a loaded theme."""
         self.theme = name
         self.palette = Palette(self.themes.loaded[name])
-        self._run_screen.use(self.palette)
+        self._main.use(self.palette)
 
     def leave(self) -> None:
         """Close the viewer. The run goes on."""
@@ -177,5 +165,5 @@ class ConsoleApp(App[None], inherit_bindings=False):
 
     def repaint(self) -> None:
         """Show what changed, now."""
-        if self._run_screen.is_mounted:
-            self._run_screen.paint()
+        if self._main.is_mounted:
+            self._main.paint()

@@ -1,12 +1,11 @@
-"""The whole screen as lines, pane by pane: the scene poured into the layout."""
+"""The run page as lines, pane by pane: the scene poured into the layout."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from console.tui.layout import MIN_HEIGHT, MIN_WIDTH, Box, Layout, arrange
+from console.tui.layout import Box, Layout, arrange
 from console.tui.panes import events, groups, header, steps
-from console.tui.panes.alarm import alarm
 from console.tui.panes.frame import framed, ruled
 from console.tui.picture import Scene
 from console.tui.text import Line
@@ -14,36 +13,18 @@ from console.tui.text import Line
 Title = Callable[[Scene], tuple[str, str]]
 Body = Callable[[Scene, int, int], list[Line]]
 
-PANES: tuple[str, ...] = (
-    "tiny", "header", "plumbing", "alarm", "groups", "trials", "steps", "events", "capture", "reward", "loss", "policy",
-    "time", "keys",
-)  # fmt: skip
+PANES: tuple[str, ...] = ("groups", "trials", "steps", "events", "capture", "reward", "loss", "policy", "time")
 
 
-def layout_for(scene: Scene, width: int, height: int) -> Layout:
+def layout_for(scene: Scene, region: Box) -> Layout:
     """The layout that fits what the scene has to show."""
     trials = max((len(g.trials) for g in scene.groups), default=0)
-    return arrange(width, height, len(scene.groups), trials, len(alarm(scene, width)))
+    return arrange(region, len(scene.groups), trials)
 
 
 def compose(scene: Scene, layout: Layout) -> dict[str, list[Line]]:
     """The lines of every pane in the layout, each as wide and at most as high as its box."""
-    out: dict[str, list[Line]] = {}
-    for name, box in layout.boxes.items():
-        match name:
-            case "tiny":
-                out[name] = header.tiny(scene, box.width, box.height, (MIN_WIDTH, MIN_HEIGHT))
-            case "header":
-                out[name] = [header.header(scene, box.width)]
-            case "plumbing":
-                out[name] = [header.plumbing(scene, box.width)]
-            case "alarm":
-                out[name] = alarm(scene, box.width, box.height)
-            case "keys":
-                out[name] = [events.key_line(scene, box.width)]
-            case _:
-                out[name] = _section(scene, name, box, layout)
-    return out
+    return {name: _section(scene, name, box, layout) for name, box in layout.boxes.items()}
 
 
 def _section(scene: Scene, name: str, box: Box, layout: Layout) -> list[Line]:

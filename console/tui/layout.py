@@ -31,32 +31,16 @@ class Layout:
     columns: tuple[tuple[str, ...], ...] = ()
 
 
-def arrange(width: int, height: int, groups: int, trials: int, alarm: int) -> Layout:
-    """The layout for a terminal of `width` x `height` that shows `groups` groups and `trials` trials of one of them.
-
-    `alarm`: rows of the alarm, 0 for none; no more than a small screen can spare.
-    """
-    if width < MIN_WIDTH or height < MIN_HEIGHT:
-        return Layout({"tiny": Box(0, 0, width, height)} if width > 0 and height > 0 else {})
-    boxes = {"header": Box(0, 0, width, 1), "plumbing": Box(0, 1, width, 1)}
-    top = 2
-    if alarm:
-        rows = min(alarm, 1 + (height - MIN_HEIGHT) // 4)
-        boxes["alarm"] = Box(0, top, width, rows)
-        top += rows
-    boxes["keys"] = Box(0, height - 1, width, 1)
-    space = height - 1 - top
-    if width >= WIDE_WIDTH and height >= WIDE_HEIGHT:
-        return _wide(boxes, width, top, space, groups, trials)
-    return _narrow(boxes, width, top, space, groups, trials)
-
-
-def _narrow(boxes: dict[str, Box], width: int, top: int, space: int, groups: int, trials: int) -> Layout:
-    heights = share(space, groups, trials, steps=3, steps_max=5)
-    y = top
+def arrange(region: Box, groups: int, trials: int) -> Layout:
+    """The run page in `region`, that shows `groups` groups and `trials` trials of one of them."""
+    if region.width >= WIDE_WIDTH and region.height >= WIDE_HEIGHT - 4:
+        return _wide(region, groups, trials)
+    heights = share(region.height, groups, trials, steps=3, steps_max=5)
+    boxes: dict[str, Box] = {}
+    y = region.y
     for name, rows in heights.items():
         if rows >= 2:
-            boxes[name] = Box(0, y, width, rows)
+            boxes[name] = Box(region.x, y, region.width, rows)
             y += rows
     return Layout(boxes)
 
@@ -82,7 +66,8 @@ def share(space: int, groups: int, trials: int, steps: int, steps_max: int) -> d
     return {"groups": got_groups + more, "trials": got_trials + left - more, "steps": got_steps, "events": 0}
 
 
-def _wide(boxes: dict[str, Box], width: int, top: int, space: int, groups: int, trials: int) -> Layout:
+def _wide(region: Box, groups: int, trials: int) -> Layout:
+    width, space = region.width, region.height
     side = max(38, min(70, width * 3 // 10))
     main = width - side
     # The last pane of a column has a bottom line of its own.
@@ -91,8 +76,9 @@ def _wide(boxes: dict[str, Box], width: int, top: int, space: int, groups: int, 
     left["events"] += 1
     plots = space - 1 - (5 + 1) - (4 + 1) - (4 + 1)
     right = {"capture": 6, "reward": plots - plots // 2, "loss": plots // 2, "policy": 5, "time": 6}
-    for x, size, column in ((0, main, left), (main, side, right)):
-        y = top
+    boxes: dict[str, Box] = {}
+    for x, size, column in ((region.x, main, left), (region.x + main, side, right)):
+        y = region.y
         for name, rows in column.items():
             if rows >= 2:
                 boxes[name] = Box(x, y, size, rows)

@@ -8,6 +8,7 @@ from typing import Literal
 
 from console.control.commands import Command, CommandResult
 from console.control.follow import LinkDown, LinkUp, RunFollower
+from console.control.messages import Viewer
 from console.errors import ControlError, QuarterdeckError
 from console.journal.events import RunFinished
 from console.state.reduce import RunView, apply
@@ -42,6 +43,8 @@ class LiveSource:
         self.view = view if view is not None else RunView()
         self.version = 0
         self.listener: EventListener | None = None
+        self.presence: tuple[Viewer, ...] = ()
+        self.acts = True
         self._local = local
         self._follower = RunFollower(socket, run=run, alive=self._alive)
         self._task: asyncio.Task[None] | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
+from console.control.messages import Viewer
 from console.journal import events as ev
 from console.state.model import GroupState, RunState, TrialState
 from console.state.reduce import RunView
@@ -88,6 +89,7 @@ class Scene:
     Attributes:
         now: Unix seconds by which ages are told (in a replay the time of the recording).
         groups: in the order shown; group, trial: the selected ones.
+        page: id of the page on top; presence: who looks; acts: whether commands of this console go through.
         message: what the last action came to, with its role; keys: (key, label) pairs for the key line.
     """
 
@@ -99,7 +101,9 @@ class Scene:
     group: GroupState | None
     trends: Trends
     ascii: bool = False
-    wide: bool = False
+    page: str = "run"
+    presence: tuple[Viewer, ...] = ()
+    acts: bool = True
     message: Line = ()
     keys: tuple[tuple[str, str], ...] = ()
 
@@ -153,7 +157,7 @@ def attention(group: GroupState, now: float) -> int:
     return 3 if kinds & {"running", "building", "verifying", "retrying"} else 4
 
 
-def ordered(state: RunState, sort: str, now: float) -> list[GroupState]:
+def ordered(state: RunState, selection: Selection, now: float) -> list[GroupState]:
     """The groups in the order of the screen."""
     groups = [state.groups[i] for i in sorted(state.groups)]
-    return sorted(groups, key=lambda g: attention(g, now)) if sort == "attention" else groups
+    return sorted(groups, key=lambda g: attention(g, now)) if selection.sort == "attention" else groups

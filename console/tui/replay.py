@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from console.control.commands import Command, CommandResult
+from console.control.messages import Ask, Content, Viewer
 from console.errors import ControlError, RecordingError
 from console.journal import events as ev
 from console.records.run_dir import RunRecord
 from console.state.reduce import RunView, apply
 from console.tui.source import EventListener, Link
+
+if TYPE_CHECKING:
+    from console.records.content import TrialContent
 
 SLOWEST, FASTEST, MAX = 0.25, 64.0, 0.0
 """Speeds; `MAX` is as fast as it goes."""
@@ -50,6 +55,9 @@ class ReplaySource:
         self._last_poll = clock()
         self._last_refresh = clock()
         self.trouble = ""
+        self.presence: tuple[Viewer, ...] = ()
+        self.acts = False
+        self._content: TrialContent | None = None
         self.speed = self._default_speed() if speed is None else speed
         self.playing = not at_end
         if at_end:
@@ -78,6 +86,18 @@ class ReplaySource:
     async def command(self, command: Command) -> CommandResult:
         """Refused."""
         raise ControlError("this is a recording: there is nothing to command")
+
+    async def ask(self, ask: Ask) -> Content:
+        """From the run directory, read on a thread."""
+        from console.records.content import TrialContent
+
+        if self._content is None:
+            self._content = TrialContent(self.record.path)
+        return await asyncio.to_thread(self._content.answer, ask)
+
+    async def take_watch(self, back: bool = False) -> str:
+        """Refused."""
+        raise ControlError("this is a recording: there is no watch to take")
 
     async def close(self) -> None:
         """Nothing is held open."""

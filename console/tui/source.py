@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from console.control.commands import Command, CommandResult
+from console.control.messages import Ask, Content, Viewer
 from console.journal import events as ev
 from console.state.reduce import RunView
 
@@ -43,12 +44,16 @@ class Source(Protocol):
     Attributes:
         mode: live or replay; view: the run as far as it is known; version: changes with every change of view or link.
         listener: told of every event after it was applied.
+        presence: who else looks, as far as the engine said; acts: this console holds the watch, so that commands go
+            through (True too while nobody attends, since the first command takes it).
     """
 
     mode: Literal["live", "replay"]
     view: RunView
     version: int
     listener: EventListener | None
+    presence: tuple[Viewer, ...]
+    acts: bool
 
     async def start(self) -> None:
         """Begin; called after the first paint. Raises nothing: trouble shows in `link`."""
@@ -68,6 +73,14 @@ class Source(Protocol):
 
     async def command(self, command: Command) -> CommandResult:
         """Send a command. Raises `ControlError` when nobody can take it."""
+        ...
+
+    async def ask(self, ask: Ask) -> Content:
+        """Content of a trial: transcript, verifier, tokens, log, result. Raises `ControlError` without an answer."""
+        ...
+
+    async def take_watch(self, back: bool = False) -> str:
+        """Take the watch over (or give it back); one sentence of what came of it. Raises `ControlError`."""
         ...
 
     async def close(self) -> None:

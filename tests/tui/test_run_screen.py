@@ -81,26 +81,26 @@ async def test_resize_keeps_the_selection(recording: Path, screen_lines) -> None
     app = app_on(recording, ev.TrialHeld)
     async with app.run_test(size=(200, 60)) as pilot:
         await pilot.press("j", "j", "tab", "j")
-        before = (app.controller.selection.group, app.controller.selection.trial)
+        before = (app.desk.selection.group, app.desk.selection.trial)
         for size in ((60, 15), (120, 40), (80, 24)):
             await pilot.resize_terminal(*size)
             await pilot.pause()
             assert {cell_len(line) for line in screen_lines(app)} == {size[0]}
-        assert (app.controller.selection.group, app.controller.selection.trial) == before
+        assert (app.desk.selection.group, app.desk.selection.trial) == before
 
 
 async def test_the_selection_follows_a_held_trial_until_the_operator_moves(recording: Path) -> None:
     app = app_on(recording, ev.TrialHeld)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
-        assert (app.controller.selection.group, app.controller.selection.trial) == (2, 4)
+        assert (app.desk.selection.group, app.desk.selection.trial) == (2, 4)
         await pilot.press("j")
-        chosen = app.controller.selection.group
+        chosen = app.desk.selection.group
         assert chosen != 2
         await pilot.press("right_square_bracket", "right_square_bracket")
-        assert app.controller.selection.group == chosen
+        assert app.desk.selection.group == chosen
         await pilot.press("exclamation_mark")
-        assert (app.controller.selection.group, app.controller.selection.trial) == (2, 4)
+        assert (app.desk.selection.group, app.desk.selection.trial) == (2, 4)
 
 
 async def test_theme_key_goes_through_all_themes(recording: Path) -> None:

@@ -135,7 +135,7 @@ class _Columns:
             left = min((t.hold_deadline or 0.0) for t in held) - self.scene.now
             return Span(f"HELD {clock(left)}", "infra+bold")
         if group.kept is False:
-            return Span(f"dropped {group.reason}" if self.scene.wide else "dropped", "limit")
+            return Span(f"dropped {group.reason}" if self.cells >= 78 and self.note >= 22 else "dropped", "limit")
         if group.zero_variance:
             return Span("no signal", "limit")
         return Span("kept", "muted") if group.kept else Span("")

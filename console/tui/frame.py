@@ -1,0 +1,43 @@
+"""The whole screen: header, alarm and keys around the page on top. Pure: desk and size in, boxes and lines out."""
+
+from __future__ import annotations
+
+from console.tui.desk import Desk
+from console.tui.layout import MIN_HEIGHT, MIN_WIDTH, Box
+from console.tui.pages import PAGES
+from console.tui.pages.page import Painted
+from console.tui.panes import events, header
+from console.tui.panes.alarm import alarm
+from console.tui.picture import Scene
+
+FRAME = ("tiny", "header", "plumbing", "alarm", "keys")
+
+
+def pane_names() -> tuple[str, ...]:
+    """Every pane that any page may show, the frame's first."""
+    return tuple(dict.fromkeys([*FRAME, *(name for page in PAGES.values() for name in page.panes)]))
+
+
+def paint(desk: Desk, width: int, height: int) -> Painted:
+    """The screen of `width` x `height` cells."""
+    scene = desk.scene()
+    if width < MIN_WIDTH or height < MIN_HEIGHT:
+        box = Box(0, 0, width, height)
+        return Painted({"tiny": box}, {"tiny": header.tiny(scene, width, height, (MIN_WIDTH, MIN_HEIGHT))})
+    boxes, lines = _frame(scene, desk.page.has_plumbing(), width, height)
+    top = max(box.y + box.height for name, box in boxes.items() if name != "keys")
+    body = desk.page.paint(scene, Box(0, top, width, height - 1 - top))
+    return Painted(boxes | body.boxes, lines | body.lines)
+
+
+def _frame(scene: Scene, plumbing: bool, width: int, height: int) -> Painted:
+    boxes = {"header": Box(0, 0, width, 1), "keys": Box(0, height - 1, width, 1)}
+    lines = {"header": [header.header(scene, width)], "keys": [events.key_line(scene, width)]}
+    if plumbing:
+        boxes["plumbing"] = Box(0, 1, width, 1)
+        lines["plumbing"] = [header.plumbing(scene, width)]
+    rows = alarm(scene, width, 1 + (height - MIN_HEIGHT) // 4)
+    if rows:
+        boxes["alarm"] = Box(0, 1 + plumbing, width, len(rows))
+        lines["alarm"] = rows
+    return Painted(boxes, lines)

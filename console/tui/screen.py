@@ -1,0 +1,85 @@
+"""The one Textual screen: panes where the frame puts them, painted at most four times a second; keys go to the desk."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.events import Key, Resize
+from textual.screen import Screen
+
+from console.tui.desk import Desk
+from console.tui.frame import paint, pane_names
+from console.tui.layout import Box
+from console.tui.themes import Palette
+from console.tui.widgets.pane import Pane
+
+PAINTS_PER_SECOND = 4
+
+
+class MainScreen(Screen[None], inherit_bindings=False):
+    """Shows what the desk has."""
+
+    def __init__(self, desk: Desk, palette: Palette, ascii_only: bool) -> None:
+        super().__init__()
+        self.desk = desk
+        self._panes = {name: Pane(palette, ascii_only, id=name) for name in pane_names()}
+        self._placed: dict[str, Box] = {}
+        self._seen: tuple[object, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        """All panes; those that the page on top does not place are hidden."""
+        for pane in self._panes.values():
+            pane.display = False
+            yield pane
+
+    def on_mount(self) -> None:
+        """First paint, then the clock."""
+        self.paint()
+        self.set_interval(1 / PAINTS_PER_SECOND, self.tick)
+
+    def on_resize(self, event: Resize) -> None:
+        """Everything moves."""
+        self.paint()
+
+    def tick(self) -> None:
+        """Paint when something changed: the run, the link, the page, or the second that ages are told by."""
+        desk = self.desk
+        desk.source.poll()
+        desk.expire_message()
+        desk.page.tick()
+        seen = desk.fingerprint()
+        if seen != self._seen:
+            self._seen = seen
+            self.paint()
+
+    def paint(self) -> None:
+        """Place the panes, and give each its lines."""
+        size = self.app.size
+        if size.width <= 0 or size.height <= 0:
+            return
+        painted = paint(self.desk, size.width, size.height)
+        self._place(painted.boxes)
+        for name, lines in painted.lines.items():
+            self._panes[name].show(lines)
+
+    def _place(self, boxes: dict[str, Box]) -> None:
+        if boxes == self._placed:
+            return
+        for name, pane in self._panes.items():
+            box = boxes.get(name)
+            pane.display = box is not None
+            if box is not None and self._placed.get(name) != box:
+                pane.styles.width, pane.styles.height = box.width, box.height
+                pane.styles.offset = (box.x, box.y)
+        self._placed = dict(boxes)
+
+    def use(self, palette: Palette) -> None:
+        """Paint in other colours."""
+        for pane in self._panes.values():
+            pane.use(palette)
+
+    async def on_key(self, event: Key) -> None:
+        """Every key is the desk's."""
+        event.stop()
+        event.prevent_default()
+        await self.desk.press(event.key)
+        self.paint()
