@@ -111,7 +111,7 @@ def test_ciede2000_against_the_published_pairs(one: Vector, two: Vector, expecte
 
 def test_every_shipped_file_loads() -> None:
     assert THEMES.failed == []
-    assert {"dark", "light", "high-contrast", "mono"} <= set(THEMES.loaded)
+    assert {"dark", "light", "deuteranopia", "tritanopia", "high-contrast", "mono"} <= set(THEMES.loaded)
     assert all(path.stem in THEMES.loaded for path in themes_dir().glob("*.yaml"))
 
 
