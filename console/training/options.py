@@ -9,8 +9,10 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import shlex
 import tomllib
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,12 +20,13 @@ import msgspec
 from msgspec import Meta
 
 from console.errors import UsageError
+from console.state.thresholds import AlarmThresholds
 from console.training.schema import FLAGS, Option, load_schema
-from console.training.schema_values import ValueProblem, from_text, from_toml, resolve_path
+from console.training.schema_values import ValueProblem, check_url, command_words, from_text, from_toml, resolve_path
 
 Scalar = float | int | str | bool | None
 
-_PATH = {"kind": "path"}
+_PATH, _URL, _COMMAND = {"kind": "path"}, {"kind": "url"}, {"kind": "command"}
 _KEY = re.compile(r"[\w.@-]+")
 
 
@@ -82,6 +85,34 @@ class ConsoleOptions(msgspec.Struct, frozen=True, kw_only=True):
             description="Where the embedded gateway keeps checkpoints; below config.log_path when omitted.", extra=_PATH
         ),
     ] = None
+    notify_command: Annotated[
+        str | None,
+        Meta(
+            description="Command told of alarms and of the run's end: words as in a shell, run without one, with one "
+            "JSON object on stdin and 10 seconds of time.",
+            extra=_COMMAND,
+        ),
+    ] = None
+    notify_webhook: Annotated[
+        str | None, Meta(description="http(s) address that gets the same JSON object as a POST.", extra=_URL)
+    ] = None
+    notify_level: Annotated[
+        Literal["warning", "critical"],
+        Meta(description="Alarms of this level and above are told; the run's end and pauses always are."),
+    ] = "critical"
+    notify_every: Annotated[
+        float, Meta(description="Seconds in which one alarm is told once, however often it opens.")
+    ] = 1800.0
+    ping_url: Annotated[
+        str | None,
+        Meta(
+            description="Dead-man switch: http(s) address asked (GET) while the run lives, and once with /fail after "
+            "its path when the run failed.",
+            extra=_URL,
+        ),
+    ] = None
+    ping_interval: Annotated[float, Meta(description="Seconds between two such pings, 1 or more.")] = 60.0
+    alarms: AlarmThresholds = msgspec.field(default_factory=AlarmThresholds)
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,17 +132,13 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def value(self, key: str) -> Any:
         """An option's value by its full key, its default when it was not given. Raises `KeyError` for no option."""
-        section, _, name = key.partition(".")
-        if section == "harbor" and name in HarborOptions.__struct_fields__:
-            return getattr(self.harbor, name)
-        if section == "console" and name in ConsoleOptions.__struct_fields__:
-            return getattr(self.console, name)
-        if section == "config" and name in self.config:
-            return self.config[name]
         option = load_schema().get(key)
         if option is None:
             raise KeyError(key)
-        return option.default
+        section, _, name = key.partition(".")
+        if section == "config":
+            return self.config.get(name, option.default)
+        return attrgetter(key)(self)
 
     @property
     def log_path(self) -> Path:
@@ -203,13 +230,28 @@ def _assembled(values: dict[str, Any], source: Path | None) -> RunOptions:
     for key, value in values.items():
         section, _, name = key.partition(".")
         sections[section][name] = value
+    console: dict[str, Any] = {}
+    alarms: dict[str, float] = {}
+    for name, value in sections["console"].items():
+        below = name.removeprefix("alarms.")
+        (console if below == name else alarms)[below] = value
+    for name, least in (("notify_every", 0.0), ("ping_interval", 1.0)):
+        if console.get(name, least) < least:
+            raise UsageError(f"console.{name} must be {least:g} or more, it is {console[name]:g}")
     return RunOptions(
         config=sections["config"],
         harbor=HarborOptions(**sections["harbor"]),
-        console=ConsoleOptions(**sections["console"]),
+        console=ConsoleOptions(**console, alarms=_thresholds(alarms)),
         given=tuple(values),
         source=str(source) if source else None,
     )
+
+
+def _thresholds(values: dict[str, float]) -> AlarmThresholds:
+    try:
+        return AlarmThresholds(**values)
+    except ValueError as problem:
+        raise UsageError(f"console.alarms.{problem}") from None
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -252,12 +294,26 @@ def _known(key: str, where: str) -> Option:
 def _converted(option: Option, raw: Any, base: Path, convert: Any, where: str) -> Any:
     try:
         value = convert(option, raw)
+        if isinstance(value, str):
+            value = _placed(option, value, base)
     except ValueProblem as problem:
         raise UsageError(f"{where}{option.key} {problem}") from None
-    if option.kind == "path" and isinstance(value, str):
-        if not value:
-            raise UsageError(f"{where}{option.key} is empty; give a path")
-        return resolve_path(value, base)
+    return value
+
+
+def _placed(option: Option, value: str, base: Path) -> str:
+    """Paths made absolute, addresses and commands checked. Raises `ValueProblem`."""
+    match option.kind:
+        case "path" if not value:
+            raise ValueProblem("is empty; give a path")
+        case "path":
+            return resolve_path(value, base)
+        case "url":
+            check_url(value)
+        case "command":
+            words = command_words(value)
+            if "/" in words[0]:
+                return shlex.join([resolve_path(words[0], base), *words[1:]])
     return value
 
 
@@ -273,6 +329,7 @@ def _dashes(word: str) -> str:
     return f"unknown flag {word}; {f'did you mean {flag[0]}?' if flag else hint}"
 
 
+REDACTED = "[redacted]"
 _SECRET = re.compile(r"key|secret|token|passw|credential|auth", re.IGNORECASE)
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 _PLAIN_NAMES = {"harbor.reward_key"}
@@ -280,6 +337,9 @@ _PLAIN_NAMES = {"harbor.reward_key"}
 
 def _public(key: str, value: Any) -> Scalar:
     """The value as it may be recorded and shown. Only text can be a secret: `max_tokens` is a number."""
+    option = load_schema().get(key)
+    if value is not None and option is not None and option.secret:
+        return REDACTED
     hidden = _hidden(key, value) if key not in _PLAIN_NAMES else value
     if isinstance(hidden, dict | list):
         return msgspec.json.encode(hidden).decode()
@@ -292,5 +352,5 @@ def _hidden(key: str, value: Any) -> Any:
     if isinstance(value, list):
         return [_hidden(key, item) for item in value]
     if isinstance(value, str):
-        return "[redacted]" if value and _SECRET.search(key) else _USERINFO.sub("[redacted]@", value)
+        return REDACTED if value and _SECRET.search(key) else _USERINFO.sub(f"{REDACTED}@", value)
     return value

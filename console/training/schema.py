@@ -17,12 +17,15 @@ import msgspec
 SCHEMA_FILE = Path(__file__).with_name("schema.json")
 
 
+_SECRET_KEYS = frozenset({"console.notify_command", "console.notify_webhook", "console.ping_url"})
+
+
 class Option(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One option.
 
     Attributes:
         key: dotted, from its section on, e.g. `config.lora_rank`; help: one line.
-        kind: bool, int, float, str, path, choice, dict, list or any; nullable: None is allowed too.
+        kind: bool, int, float, str, path, url, command, choice, dict, list or any; nullable: None is allowed too.
         default: value when it is not given, None also when it is required; required: it must be given.
         choices: allowed values of a choice; refused: why it may not be set, empty for ordinary options.
     """
@@ -35,6 +38,11 @@ class Option(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     required: bool = False
     choices: tuple[str, ...] = ()
     refused: str = ""
+
+    @property
+    def secret(self) -> bool:
+        """Whether its value as a whole is kept from records, messages and logs: such addresses hold tokens."""
+        return self.key in _SECRET_KEYS
 
     @property
     def type_name(self) -> str:
@@ -98,8 +106,9 @@ USAGE = """\
 usage: quarterdeck train [FILE.toml] [key=value ...] [flags]
 
 Trains a LoRA policy on Harbor tasks with the official Tinker cookbook loop. Options are given as key=value, without
-dashes; a TOML file has the tables [config], [config.dataset_builder], [harbor] and [console] with the same names. The
-command line wins over the file, a later value over an earlier one. Relative paths in a file start at that file.
+dashes; a TOML file has the tables [config], [config.dataset_builder], [harbor], [console] and [console.alarms] with the
+same names. The command line wins over the file, a later value over an earlier one. Relative paths in a file start at
+that file.
 """
 
 FLAGS = (
@@ -116,12 +125,14 @@ SECTIONS = (
     ("config.dataset_builder", "the tasks"),
     ("harbor", "the trials"),
     ("console", "the run and its console"),
+    ("console.alarms", "when an alarm opens"),
 )
 
 
 def section_of(key: str) -> str:
     """The heading under which the help lists an option."""
-    return "config.dataset_builder" if key.startswith("config.dataset_builder.") else key.split(".", 1)[0]
+    below = [section for section, _ in SECTIONS if "." in section and key.startswith(f"{section}.")]
+    return below[0] if below else key.split(".", 1)[0]
 
 
 def help_text(width: int = 100) -> str:

@@ -165,6 +165,9 @@ def _kind(annotation: Any) -> tuple[str, tuple[str, ...]]:
 def _ours(section: str, options: type[msgspec.Struct]) -> collections.abc.Iterator[Option]:
     hints = typing.get_type_hints(options, include_extras=True)
     for field in msgspec.structs.fields(options):
+        if isinstance(hints[field.name], type):
+            yield from _ours(f"{section}.{field.name}", hints[field.name])
+            continue
         plain, meta = typing.get_args(hints[field.name])
         annotation, nullable = _without_none(plain)
         kind, choices = _kind(annotation)

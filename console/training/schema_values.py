@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import math
+import shlex
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from console.training.schema import Option
 
@@ -27,7 +29,7 @@ def from_text(option: Option, text: str) -> Any:
             return _number(option, text)
         case "choice" if text in option.choices:
             return text
-        case "str" | "path":
+        case "str" | "path" | "url" | "command":
             return text
         case "dict":
             value = {} if not text else _literal(text)
@@ -53,7 +55,7 @@ def from_toml(option: Option, value: Any) -> Any:
             return _finite(option, float(value))
         case "choice" if isinstance(value, str) and value in option.choices:
             return value
-        case "str" | "path" if isinstance(value, str):
+        case "str" | "path" | "url" | "command" if isinstance(value, str):
             return value
         case "dict" if isinstance(value, dict):
             return _checked_dict(option, value)
@@ -67,6 +69,30 @@ def from_toml(option: Option, value: Any) -> Any:
 def resolve_path(text: str, base: Path) -> str:
     """An absolute path; `~` is the user's home, a relative path starts at `base`."""
     return str((base / Path(text).expanduser()).resolve())
+
+
+def check_url(text: str) -> None:
+    """Raises `ValueProblem` for what is no address that can be asked; the message does not repeat it."""
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and text.isprintable()
+    except ValueError:
+        good = False
+    if not good or " " in text:
+        raise ValueProblem("must be an address such as https://host/path")
+
+
+def command_words(text: str) -> list[str]:
+    """A command line's words, read as a shell reads them. Raises `ValueProblem`; the message does not repeat them."""
+    try:
+        words = shlex.split(text)
+    except ValueError as problem:
+        raise ValueProblem(f"cannot be read as a command line: {problem}") from None
+    if not words or not words[0]:
+        raise ValueProblem("is empty; give a command")
+    if "\0" in text:
+        raise ValueProblem("holds a null character")
+    return words
 
 
 def _number(option: Option, text: str) -> int | float:
@@ -126,6 +152,8 @@ _NAMES = {
     "float": "a finite number",
     "str": "text",
     "path": "a path",
+    "url": "an address",
+    "command": "a command line",
     "dict": 'a dictionary such as {"name": 0.2}',
     "list": "a list a,b,c",
 }
@@ -135,5 +163,7 @@ def _wanted(option: Option, value: object) -> str:
     wanted = "one of " + ", ".join(option.choices) if option.kind == "choice" else _NAMES[option.kind]
     if option.nullable:
         wanted += " or None"
+    if option.secret:
+        return f"must be {wanted}"
     shown = repr(value)
     return f"must be {wanted}, it is {shown if len(shown) < 80 else shown[:77] + '...'}"
