@@ -20,16 +20,22 @@ _STRINGS = re.compile(r"(?:\x1b[\]P_^X]|[\x9d\x90\x9f\x9e\x98])[^\x07\x1b\x9c\n]
 _CSI = re.compile(r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]")
 _ESCAPES = re.compile(r"\x1b[ -/]{0,8}[0-~]")
 _PLAIN = re.compile(r"[\x20-\x7e]*")
-_SPACES = re.compile(r"[\t\n\r\x0b\x0c\u2028\u2029]+")
+_SPACES = re.compile(r"[\t\n\r\x0b\x0c\x85\u2028\u2029]+")
+# Marks that show nothing, or switch a glyph's width in some terminals and not in others: variation selectors, the
+# grapheme joiner, Khmer inherent vowels.
+_INVISIBLE_MARKS = re.compile(r"[\u034f\u17b4\u17b5\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+_FILLERS = frozenset("\u115f\u1160\u3164\uffa0")
+"""Hangul fillers: letters by category, blanks on the screen."""
 
 
 def sanitize(text: object, limit: int = FIELD_LIMIT, keep_newlines: bool = False) -> str:
     """`text` as printable characters only.
 
-    Escape sequences, C0 and C1 controls, DEL, bidi controls, zero-width and other format characters are dropped; lone
-    surrogates, private-use and unassigned characters become U+FFFD; runs of combining marks are cut to two. Line
-    breaks and tabs become one space, or, with `keep_newlines`, stay as line feeds and four spaces. The result has at
-    most `limit` characters, the last one an ellipsis when something was cut.
+    Escape sequences, C0 and C1 controls, DEL, bidi controls, zero-width, tag and other format characters and variation
+    selectors are dropped; lone surrogates, private-use and unassigned characters become U+FFFD; runs of marks that take
+    no cell are cut to two. Line breaks and tabs become one space, or, with `keep_newlines`, stay as line feeds and four
+    spaces. The result has at most `limit` characters, the last one an ellipsis when something was cut; to sanitise it
+    again changes nothing.
     """
     value = text if isinstance(text, str) else str(text)
     if len(value) <= limit and _PLAIN.fullmatch(value):
@@ -56,19 +62,23 @@ def _printable(text: str) -> str:
     marks = 0
     for char in text:
         category = unicodedata.category(char)
-        if category in ("Mn", "Me"):
+        if category in ("Cc", "Cf") or _INVISIBLE_MARKS.match(char):
+            continue  # and a run of marks goes on behind it, or what is left of it could be cut again
+        if category in ("Mn", "Me", "Mc") or _joins(char):
             marks += 1
-            # Variation selectors switch a glyph's width in some terminals and not in others.
-            if marks <= _COMBINING_LIMIT and not "\ufe00" <= char <= "\ufe0f" and out:
+            if marks <= _COMBINING_LIMIT and out:
                 out.append(char)
             continue
         marks = 0
-        if category in ("Cc", "Cf"):
-            continue
         if category in ("Cs", "Co", "Cn"):
             out.append(_REPLACEMENT)
-        elif category in ("Zs", "Zl", "Zp"):
+        elif category in ("Zs", "Zl", "Zp") or char in _FILLERS:
             out.append(" ")
         else:
             out.append(char)
     return "".join(out)
+
+
+def _joins(char: str) -> bool:
+    """Whether it is a vowel or final consonant of a Hangul syllable, which takes no cell of its own."""
+    return "\u1161" <= char <= "\u11ff" or "\ud7b0" <= char <= "\ud7fb"
