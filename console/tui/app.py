@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from rich.console import RenderableType
@@ -15,12 +15,15 @@ from textual._compositor import ChopsUpdate
 from textual.app import App
 from textual.screen import Screen
 
+from console.errors import UsageError
 from console.tui.crash import write_crash
 from console.tui.desk import Desk
 from console.tui.screen import MainScreen
 from console.tui.source import Source
 from console.tui.themes import DEFAULT_THEME, Palette, Themes
-from console.tui.widgets.dialog import Choice, Confirm, Dialog
+from console.tui.widgets.dialog import Choice, Confirm, ConfirmTyped, Dialog
+from console.tui.widgets.finder import Finder
+from console.tui.widgets.prompt import Complete, Prompt
 from console.tui.widgets.tight import TightUpdate
 
 TERMINATED = 143
@@ -56,6 +59,7 @@ class ConsoleApp(App[None], inherit_bindings=False):
         self._leave_after, self._leaving = leave_after, False
         self._main = MainScreen(self.desk, self.palette, ascii_only)
         self._work: set[asyncio.Task[None]] = set()
+        self._histories: dict[str, list[str]] = {}
         for one in themes.loaded.values():
             self.register_theme(one.textual())
         self.theme = theme
@@ -113,15 +117,42 @@ class ConsoleApp(App[None], inherit_bindings=False):
         self._exit_renderables = [Text(f"quarterdeck: the console crashed ({kind}).{going_on}{kept}")]
         self._close_messages_no_wait()
 
-    # --- what the controller asks for ---
+    # --- what the desk asks for ---
 
     async def confirm(self, title: str, text: str, yes: str, typed: str = "") -> bool:
         """A question whose default is no."""
+        if typed:
+            return await self._ask(ConfirmTyped(self.palette, self._ascii, title, text, yes, typed)) is True
         return await self._ask(Confirm(self.palette, self._ascii, title, text, yes)) is True
 
     async def choose(self, title: str, options: list[tuple[str, str, str]]) -> str:
         """A choice whose default is the last option."""
         return await self._ask(Choice(self.palette, self._ascii, title, options)) or options[-1][2]
+
+    async def find(self, entries: Sequence[tuple[str, str, str]]) -> str | None:
+        """An entry found by typing."""
+        return await self._ask(Finder(self.palette, self._ascii, "Commands", entries))
+
+    async def prompt(
+        self,
+        label: str,
+        initial: str = "",
+        changed: Callable[[str], None] | None = None,
+        hint: str = "",
+        complete: Complete | None = None,
+    ) -> str | None:
+        """A line of text at the foot of the screen. Each label has a history of its own."""
+        answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+
+        def take(text: str | None) -> None:
+            self._main.end_edit(line)  # at once: the next key is not for it
+            if not answer.done():
+                answer.set_result(text)
+
+        history = self._histories.setdefault(label, [])
+        line = Prompt(label, take, initial, changed, hint, history, complete)
+        self._main.edit(line)
+        return await answer
 
     async def _ask[Answer](self, dialog: Dialog[Answer]) -> Answer | None:
         answer: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
@@ -136,15 +167,26 @@ class ConsoleApp(App[None], inherit_bindings=False):
     def next_theme(self) -> str:
         """The theme after the present one, in order of name."""
         names = sorted(self.themes.loaded)
-        name = names[(names.index(self.theme) + 1) % len(names)]
-        self.use_theme(name)
-        return self.themes.loaded[name].title
+        return self.use_theme(names[(names.index(self.theme) + 1) % len(names)])
 
-    def use_theme(self, name: str) -> None:
-        """Switch to a loaded theme."""
+    def use_theme(self, name: str) -> str:
+        """Switch to a loaded theme; its title."""
+        if name not in self.themes.loaded:
+            raise UsageError(f"no theme {name!r}: there are {', '.join(sorted(self.themes.loaded))}")
         self.theme = name
         self.palette = Palette(self.themes.loaded[name])
         self._main.use(self.palette)
+        return self.themes.loaded[name].title
+
+    def switch(self, source: Source) -> None:
+        """Show another run, or this one from another source."""
+        before, self.source = self.source, source
+        self.desk.use(source)
+        self.spawn(self._change(before, source))
+
+    async def _change(self, before: Source, after: Source) -> None:
+        await before.close()
+        await after.start()
 
     def leave(self) -> None:
         """Close the viewer. The run goes on."""

@@ -34,11 +34,19 @@ class Shell(Protocol):
         """Let the operator choose among (key, label, value); the last option is the harmless one."""
 
     async def prompt(
-        self, label: str, initial: str = "", changed: Callable[[str], None] | None = None, hint: str = ""
+        self,
+        label: str,
+        initial: str = "",
+        changed: Callable[[str], None] | None = None,
+        hint: str = "",
+        complete: Callable[[str], Sequence[str]] | None = None,
     ) -> str | None:
-        """One line of text, at the foot of the screen; None when it was given up. `changed` hears every key."""
+        """One line of text, at the foot of the screen; None when it was given up. `changed` hears every edit.
 
-    async def palette(self, entries: Sequence[tuple[str, str, str]]) -> str | None:
+        `complete` offers what the line so far may become.
+        """
+
+    async def find(self, entries: Sequence[tuple[str, str, str]]) -> str | None:
         """Let the operator find one of (id, key, text) by typing; its id."""
 
     def next_theme(self) -> str:

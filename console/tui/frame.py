@@ -9,6 +9,7 @@ from console.tui.pages.page import Painted
 from console.tui.panes import events, header
 from console.tui.panes.alarm import alarm
 from console.tui.picture import Scene
+from console.tui.widgets.prompt import Prompt
 
 FRAME = ("tiny", "header", "plumbing", "alarm", "keys")
 
@@ -18,15 +19,20 @@ def pane_names() -> tuple[str, ...]:
     return tuple(dict.fromkeys([*FRAME, *(name for page in PAGES.values() for name in page.panes)]))
 
 
-def paint(desk: Desk, width: int, height: int) -> Painted:
-    """The screen of `width` x `height` cells."""
+def paint(desk: Desk, width: int, height: int, prompt: Prompt | None = None) -> Painted:
+    """The screen of `width` x `height` cells; a prompt takes the place of the keys."""
     scene = desk.scene()
     if width < MIN_WIDTH or height < MIN_HEIGHT:
         box = Box(0, 0, width, height)
-        return Painted({"tiny": box}, {"tiny": header.tiny(scene, width, height, (MIN_WIDTH, MIN_HEIGHT))})
+        rows = header.tiny(scene, width, height, (MIN_WIDTH, MIN_HEIGHT))
+        if prompt is not None:
+            rows = [*rows[: height - 1], prompt.lines(width)]
+        return Painted({"tiny": box}, {"tiny": rows})
     boxes, lines = _frame(scene, desk.page.has_plumbing(), width, height)
     top = max(box.y + box.height for name, box in boxes.items() if name != "keys")
     body = desk.page.paint(scene, Box(0, top, width, height - 1 - top))
+    if prompt is not None:
+        lines["keys"] = [prompt.lines(width)]
     return Painted(boxes | body.boxes, lines | body.lines)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from textual.app import ComposeResult
-from textual.events import Key, Resize
+from textual.events import Key, Paste, Resize
 from textual.screen import Screen
 
 from console.tui.desk import Desk
@@ -11,6 +11,7 @@ from console.tui.frame import paint, pane_names
 from console.tui.layout import Box
 from console.tui.themes import Palette
 from console.tui.widgets.pane import Pane
+from console.tui.widgets.prompt import Prompt
 
 PAINTS_PER_SECOND = 4
 
@@ -24,6 +25,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
         self._panes = {name: Pane(palette, ascii_only, id=name) for name in pane_names()}
         self._placed: dict[str, Box] = {}
         self._seen: tuple[object, ...] = ()
+        self._prompt: Prompt | None = None
 
     def compose(self) -> ComposeResult:
         """All panes; those that the page on top does not place are hidden."""
@@ -56,7 +58,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
         size = self.app.size
         if size.width <= 0 or size.height <= 0:
             return
-        painted = paint(self.desk, size.width, size.height)
+        painted = paint(self.desk, size.width, size.height, self._prompt)
         self._place(painted.boxes)
         for name, lines in painted.lines.items():
             self._panes[name].show(lines)
@@ -77,9 +79,31 @@ class MainScreen(Screen[None], inherit_bindings=False):
         for pane in self._panes.values():
             pane.use(palette)
 
+    def edit(self, prompt: Prompt) -> None:
+        """Take keys for a line of text from now on. One that is open is given up for it."""
+        if self._prompt is not None:
+            self._prompt.give_up()
+        self._prompt = prompt
+        self.paint()
+
+    def end_edit(self, prompt: Prompt) -> None:
+        """Keys are the desk's again."""
+        if self._prompt is prompt:
+            self._prompt = None
+
     async def on_key(self, event: Key) -> None:
-        """Every key is the desk's."""
+        """Every key is the prompt's while there is one, else the desk's."""
         event.stop()
         event.prevent_default()
-        await self.desk.press(event.key)
+        if self._prompt is not None:
+            self._prompt.press(event.key, event.character)
+        else:
+            await self.desk.press(event.key)
         self.paint()
+
+    def on_paste(self, event: Paste) -> None:
+        """Text from the clipboard goes into the prompt; without one it is no row of keys."""
+        event.stop()
+        if self._prompt is not None:
+            self._prompt.insert(event.text)
+            self.paint()

@@ -6,14 +6,16 @@ import time
 from collections.abc import Callable, Sequence
 
 from textual.app import ComposeResult
-from textual.events import Key, Resize
+from textual.events import Key, Paste, Resize
 from textual.screen import ModalScreen
 
+from console.state.sanitize import sanitize
 from console.tui.glyphs import marks
 from console.tui.panes.frame import framed
 from console.tui.text import Line, Span, line, wrap
 from console.tui.themes import Palette
 from console.tui.widgets.pane import Pane
+from console.tui.widgets.prompt import Prompt
 
 FRESH_SECONDS = 0.4
 """A confirming key within so many seconds of the one before it, or of the question, is auto-repeat and ignored."""
@@ -116,6 +118,61 @@ class Confirm(Dialog[bool]):
                 self.dismiss(True)
         elif key in ("n", "escape", "enter", "q", "ctrl+c"):
             self.dismiss(False)
+
+
+class ConfirmTyped(Dialog[bool]):
+    """Yes needs a word typed in full, and a fresh enter after it; everything else that closes it means no."""
+
+    def __init__(
+        self,
+        palette: Palette,
+        ascii_only: bool,
+        title: str,
+        text: str,
+        yes: str,
+        typed: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(palette, ascii_only, title)
+        self._text, self._yes, self._typed, self._clock = text, yes, sanitize(typed, limit=200), clock
+        self._last = clock()
+        self._prompt = Prompt(">", self._given)
+
+    def body(self, cells: int) -> list[Line]:
+        """What it will do, what is to be typed, and what has been."""
+        right = self._prompt.text == self._typed
+        last = line(Span("enter", "key"), Span(f" {self._yes}")) if right else line(
+            Span(" enter, esc: no, back ", "bold+reverse"))  # fmt: skip
+        return [
+            *wrap(self._text, cells),
+            (),
+            line(Span("to do it, type  "), Span(self._typed, "bold")),
+            self._prompt.lines(cells),
+            (),
+            last,
+        ]
+
+    def on_key(self, event: Key) -> None:
+        """Letters are typed; enter and escape close."""
+        event.stop()
+        event.prevent_default()
+        now = self._clock()
+        fresh, self._last = now - self._last >= FRESH_SECONDS, now
+        if event.key == "enter" and self._prompt.text == self._typed and not fresh:
+            return  # part of what was pasted, or auto-repeat
+        self._prompt.press(event.key, event.character)
+        if self.is_current:
+            self.paint()
+
+    def on_paste(self, event: Paste) -> None:
+        """Text from the clipboard is typed in."""
+        event.stop()
+        self._last = self._clock()
+        self._prompt.insert(event.text)
+        self.paint()
+
+    def _given(self, text: str | None) -> None:
+        self.dismiss(text == self._typed)
 
 
 class Choice(Dialog[str]):
