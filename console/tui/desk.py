@@ -12,6 +12,7 @@ from console.journal import events as ev
 from console.state.model import RunState
 from console.state.sanitize import sanitize
 from console.tui.actions import ACTIONS, BY_ID, Action
+from console.tui.event_log import EventLog
 from console.tui.orders import Orders
 from console.tui.pages import PAGES
 from console.tui.pages.page import Page
@@ -72,7 +73,8 @@ class Desk:
     """What is shown and done. Actions go to the page on top first, then to the handlers that every page has.
 
     Attributes:
-        source, shell: the run and the app; selection, trends: shared by the pages; keymap: key to the ids it may mean.
+        source, shell: the run and the app; selection, trends, log: shared by the pages.
+        keymap: key to the ids it may mean.
     """
 
     def __init__(
@@ -85,7 +87,7 @@ class Desk:
         keymap: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         self.source, self.shell = source, shell
-        self.selection, self.trends = Selection(), Trends()
+        self.selection, self.trends, self.log = Selection(), Trends(), EventLog()
         self.read_only, self.ascii, self.clock = read_only, ascii_only, clock
         self.keymap = dict(keymap) if keymap is not None else default_keymap()
         self._message: Line = ()
@@ -125,6 +127,7 @@ class Desk:
         self.source = source
         self.selection, self._message = Selection(), ()
         self.trends.clear()
+        self.log.jumped(source.view.state)
         source.listener = self._heard
 
     # --- what is known ---
@@ -199,8 +202,10 @@ class Desk:
     def _heard(self, event: ev.Event | None) -> None:
         if event is None:
             self.trends.clear()
+            self.log.jumped(self.state)
         else:
             self.trends.note(event, self.state)
+            self.log.note(event, self.state)
 
     # --- keys and actions ---
 
