@@ -13,12 +13,22 @@ from console.journal import events as ev
 from console.state.model import GroupState, RunState, TrialState
 from console.state.reduce import RunView
 from console.tui import glyphs
+from console.tui.filters import Filter
 from console.tui.source import Link
 from console.tui.text import Line
 
 TREND_KEPT = 120
+SORTS = ("attention", "number", "reward", "task")
 ENDED = ("finished", "stopped", "failed")
 """States of a run that has ended in order."""
+
+DONE = 5
+_RANKS = {
+    "stalled": 2, "running": 3, "building": 3, "verifying": 3, "retrying": 3, "queued": 4, "pass": 4, "partial": 4,
+    "zero": 4, "agent_timeout": 4, "context_overflow": 4, "output_limit": 4, "cancelled": 4, "ambiguous": 4,
+    "unreadable": 4,
+}  # fmt: skip
+"""How much a trial of a kind needs the operator; kinds that are not here have failed: 1."""
 
 
 @dataclass
@@ -28,6 +38,9 @@ class Selection:
     Attributes:
         focus: the pane that arrows move in; group: number of the selected group; trial: index in it.
         pinned: the operator has chosen; until then the selection follows what needs attention.
+        sort: one of `SORTS`; filter: which groups and trials are shown; zoom: the pane that is shown alone, or empty.
+        tree: on wide screens trials are shown beneath their groups.
+        marked: numbers of the groups marked in step `marked_in`; another step has other groups.
         events_up: lines scrolled back in the events; tops: first visible row of each list.
     """
 
@@ -36,6 +49,11 @@ class Selection:
     trial: int = 0
     pinned: bool = False
     sort: str = "attention"
+    filter: Filter = field(default_factory=Filter)
+    zoom: str = ""
+    tree: bool = True
+    marked: set[int] = field(default_factory=set)
+    marked_in: int | None = None
     events_up: int = 0
     tops: dict[str, int] = field(default_factory=dict)
 
@@ -91,6 +109,7 @@ class Scene:
         groups: in the order shown; group, trial: the selected ones.
         page: id of the page on top; presence: who looks; acts: whether commands of this console go through.
         message: what the last action came to, with its role; keys: (key, label) pairs for the key line.
+        frozen: the operator holds the picture, the run goes on; tail: the selected trial's newest lines, when known.
     """
 
     view: RunView
@@ -106,6 +125,8 @@ class Scene:
     acts: bool = True
     message: Line = ()
     keys: tuple[tuple[str, str], ...] = ()
+    frozen: bool = False
+    tail: tuple[Line, ...] = ()
 
     @property
     def state(self) -> RunState:
@@ -145,19 +166,65 @@ def stop_text(state: RunState) -> str:
 
 def attention(group: GroupState, now: float) -> int:
     """Rank of a group by how much it needs the operator: held, failed, stalled, running, waiting, done."""
-    kinds = {glyphs.kind_of(t, now) for t in group.trials}
-    if any(t.phase == "held" for t in group.trials):
-        return 0
-    if group.kept is not None:
-        return 5
-    if any("infra" in glyphs.SIGNS[k].role and k != "retrying" for k in kinds):
-        return 1
-    if "stalled" in kinds:
-        return 2
-    return 3 if kinds & {"running", "building", "verifying", "retrying"} else 4
+    if group.kept is not None and not any(t.phase == "held" for t in group.trials):
+        return DONE
+    return min((_RANKS.get(glyphs.kind_of(t, now), 1) if t.phase != "held" else 0 for t in group.trials), default=4)
 
 
 def ordered(state: RunState, selection: Selection, now: float) -> list[GroupState]:
-    """The groups in the order of the screen."""
+    """The groups that pass the filter, in the order of the screen. Marks of another step are forgotten here."""
+    if selection.marked_in != state.step:
+        selection.marked.clear()
+        selection.marked_in = state.step
     groups = [state.groups[i] for i in sorted(state.groups)]
-    return sorted(groups, key=lambda g: attention(g, now)) if selection.sort == "attention" else groups
+    if selection.filter:
+        groups = [g for g in groups if selection.filter.matches(group_fields(g, now))]
+    match selection.sort:
+        case "attention":
+            groups.sort(key=lambda g: attention(g, now))
+        case "reward":  # the worst first, those without any last
+            groups.sort(key=lambda g: (g.reward_mean is None, g.reward_mean or 0.0))
+        case "task":
+            groups.sort(key=lambda g: g.task.casefold())
+    return groups
+
+
+def group_fields(group: GroupState, now: float) -> dict[str, str]:
+    """What a filter looks at in a group: its own names, and of all its trials the classes and phases."""
+    classes = {word for t in group.trials for word in _classes(t, now)}
+    phases = {t.phase for t in group.trials}
+    return {
+        "name": f"g{group.group + 1}",
+        "task": group.task,
+        "g": str(group.group + 1),
+        "t": " ".join(str(t.trial + 1) for t in group.trials),
+        "class": " ".join(sorted(classes)),
+        "phase": " ".join(sorted(phases)),
+        "status": "running" if group.kept is None else "kept" if group.kept else "dropped",
+    }
+
+
+def trial_fields(group: GroupState, trial: TrialState, now: float) -> dict[str, str]:
+    """What a filter looks at in one trial."""
+    return {
+        "name": f"g{group.group + 1} g{group.group + 1}/t{trial.trial + 1}",
+        "task": group.task,
+        "g": str(group.group + 1),
+        "t": str(trial.trial + 1),
+        "class": " ".join(_classes(trial, now)),
+        "phase": trial.phase,
+        "status": "running" if group.kept is None else "kept" if group.kept else "dropped",
+    }
+
+
+def _classes(trial: TrialState, now: float) -> tuple[str, ...]:
+    kind = glyphs.kind_of(trial, now)
+    return (kind, trial.outcome, trial.cause) if trial.outcome else (kind,)
+
+
+def shown_trials(selection: Selection, group: GroupState, now: float) -> list[TrialState]:
+    """The trials of a group that the filter picks out; all of them when it picks none."""
+    if not selection.filter:
+        return group.trials
+    found = [t for t in group.trials if selection.filter.matches(trial_fields(group, t, now))]
+    return found or group.trials
