@@ -89,6 +89,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("tokens", ("c",), "c", "", "the trial's captured tokens and log-probs", rank=62, pages=("run", "trial")),
     Action("log", ("l",), "l", "", "the trial's log", rank=62, pages=("run", "trial")),
     Action("result", ("e",), "e", "", "the trial's result", rank=62, pages=("trial",)),
+    Action("why", ("b",), "b", "", "because: why the trial's outcome was given", rank=62, pages=("run", "trial")),
     # --- moving ---
     Action("up", ("up", "k"), "↑ k", "", "one row up", rank=63),
     Action("down", ("down", "j"), "↓ j", "", "one row down", rank=63),
@@ -105,7 +106,14 @@ ACTIONS: tuple[Action, ...] = (
     Action("next_alarm", ("exclamation_mark",), "!", "", "to what needs you: the next alarm; in a replay the next "
            "alarm in time", rank=15),
     Action("previous_trial", ("K",), "K", "", "the trial before", rank=66, pages=("trial",)),
-    Action("next_trial", ("J",), "J", "", "the next trial", rank=66, pages=("trial",)),
+    Action("next_trial", ("J",), "J", "trial", "the next trial", rank=17, pages=("trial",)),
+    Action("previous_try", ("left_parenthesis",), "(", "", "the try before, of a trial that was tried again", rank=66,
+           pages=("trial",)),
+    Action("next_try", ("right_parenthesis",), ")", "", "the next try", rank=66, pages=("trial",)),
+    Action("previous_call", ("comma",), ",", "", "captured tokens of the model call before", rank=66, pages=("trial",)),
+    Action("next_call", ("full_stop",), ".", "", "captured tokens of the next model call", rank=66, pages=("trial",)),
+    Action("token_table", ("enter",), "enter", "", "captured tokens as a table, or as text", rank=66,
+           pages=("trial",)),
     # --- looking ---
     Action("filter", ("slash",), "/", "filter", "words, class:infra, g:3, task:git, !not", rank=35, pages=_LISTS),
     Action("next_match", ("n",), "n", "", "the next match", rank=66, pages=_TEXTS),
