@@ -123,8 +123,8 @@ async def test_nothing_is_painted_when_nothing_changes(recording: Path) -> None:
         original = app._display
         app._display = lambda screen, renderable: (painted.append(renderable), original(screen, renderable))  # type: ignore[method-assign]
         for _ in range(5):
-            app._run_screen.tick()
-            app._run_screen.paint()
+            app._main.tick()
+            app._main.paint()
             await pilot.pause()
         assert painted == []
         await pilot.press("j")
