@@ -12,33 +12,43 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from console.control.registry import register, socket_path
 from console.engine.board import Board
 from console.engine.cause import COMPLETED, STOPPED, Cause, CauseKeeper, cause_of, one_line
 from console.engine.commands import EngineCommands
 from console.engine.plumbing import capture_stats
-from console.engine.tasks import settle
+from console.engine.steering import Steering
+from console.engine.tasks import settle, spawn
 from console.engine.versions import installed
 from console.errors import QuarterdeckError
 from console.journal import events as ev
 from console.records.run_dir import Manifest, write_manifest
 from console.training.options import RunOptions
-from console.training.trial_run import Totals
+from console.training.trial_context import Totals
 
 if TYPE_CHECKING:
     from console.engine.workshop import Workshop
+    from console.state.reduce import RunView
+    from console.training.checkpoints import Saved
     from console.training.dataset import HarborGroup
     from console.training.groups import GroupResult, GroupRun
+    from console.training.loop import TrainingThread
 
 GROUPS_END_SECONDS = 30.0
 """How long trials may take to leave their sandboxes at the end."""
 THREAD_END_SECONDS = 4.0
+BUDGET_SECONDS = 1.0
 
 log = logging.getLogger(__name__)
 
 
 class Engine:
     """Runs one training run.
+
+    Attributes:
+        board: the journal and what is made of it; steering: what an operator changes while the run lasts.
 
     Args:
         options: what the user asked for; run_dir, run_id: where and under which name.
@@ -54,35 +64,53 @@ class Engine:
         self._name = options.console.name or run_dir.name
         self._causes = CauseKeeper()
         self._end = asyncio.Event()
-        self._totals = Totals()
-        self._groups: dict[int, GroupRun] = {}
-        self._group_tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._workshop: Workshop | None = None
-        self._stop_after_step = False
+        self._thread: TrainingThread | None = None
         self.board = Board(run_dir, run_id, socket_path(run_id), EngineCommands(self))
         self.board.on_failure = self._journal_failed
+        before = self.board.view.state
+        # Totals are the run's, so that a token budget holds over restarts; what was lost is each engine's own alarm.
+        self._totals = Totals(
+            calls=before.capture.calls,
+            failed=before.capture.failed,
+            prompt_tokens=before.capture.prompt_tokens,
+            sampled_tokens=before.capture.sampled_tokens,
+        )
+        self.steering = Steering(options, on_failure, self._totals, self.board.emit, before.quarantined)
 
     # --- what commands act on -------------------------------------------------------------------------------------
 
     @property
     def active_groups(self) -> dict[int, GroupRun]:
-        """Groups that run now."""
-        return self._groups
+        """Groups of the current step, until its batch is complete."""
+        return self.steering.groups.active
+
+    @property
+    def view(self) -> RunView:
+        """The view of the journal so far."""
+        return self.board.view
+
+    def emit(self, event: ev.Event) -> None:
+        """Append an event."""
+        self.board.emit(event)
 
     @property
     def ending(self) -> bool:
         """Whether the run is ending."""
         return self._end.is_set()
 
-    @property
-    def stop_after_step(self) -> bool:
-        """Whether the run stops when the current step is done."""
-        return self._stop_after_step
+    def checkpoint_plan(self) -> tuple[bool, str]:
+        """Whether a checkpoint can be saved, and when it would be, or why not."""
+        if self._thread is None:
+            return False, "there are no weights to save yet: the run is still starting"
+        return self._thread.checkpoint_plan()
 
-    def set_stop_after_step(self, on: bool, by: str) -> None:
-        """Set or take back the latch. The training thread asks for it between steps."""
-        self._stop_after_step = on
-        self.board.emit(ev.StopRequested(when="after_step" if on else "", by=by))
+    async def save_checkpoint(self) -> Saved:
+        """Save one, when the weights allow it. Raises `QuarterdeckError` when it was not saved."""
+        if self._thread is None:
+            raise QuarterdeckError("there are no weights to save yet: the run is still starting")
+        return await self._thread.checkpoint()
 
     def stop_now(self, by: str) -> None:
         """End the run; its trials are cancelled."""
@@ -108,6 +136,7 @@ class Engine:
     async def run(self) -> Cause:
         """The whole run; returns the cause of its end. Never raises for what goes wrong in the run itself."""
         self._watch_signals()
+        spawn(self._watch_budgets(), self._tasks)
         try:
             await self._run()
         except asyncio.CancelledError:
@@ -137,6 +166,7 @@ class Engine:
             )
             self.board.emit(self._started(versions, config))
             begun = True
+            self.steering.check_quarantine()
             register(
                 run_id=self.run_id,
                 run_dir=self.run_dir,
@@ -170,12 +200,14 @@ class Engine:
             hold_timeout=options.console.hold_timeout if self._on_failure == "hold" else None,
             resumed_from=self._resume_step(),
             owned=self._owner_fd is not None,
+            tunables=self.steering.tunables,
+            thresholds=msgspec.to_builtins(getattr(options.console, "alarms", {})),
         )
 
     async def _run(self) -> None:
         from console.engine.workshop import Workshop
 
-        self._workshop = workshop = Workshop(self._options, self.run_dir, self._on_failure, self._totals, self.board)
+        self._workshop = workshop = Workshop(self._options, self.run_dir, self.steering, self._totals, self.board)
         workshop.on_gateway_death = lambda reason: self.end(Cause(status="failed", exit_code=5, reason=reason))
         prepare = asyncio.ensure_future(workshop.prepare())
         if not await self._unless_ending(prepare):
@@ -184,6 +216,7 @@ class Engine:
         gc.freeze()  # a full collection over the imported modules stalls every thread for 200 ms
         workshop.watch()
         thread = workshop.training(self.run_group, self._should_stop, self._resume_step() or 0)
+        self._thread = thread
         finished = thread.start()
         self.board.emit(ev.RunPhase(phase="connecting", detail=workshop.base_url))
         try:
@@ -199,7 +232,7 @@ class Engine:
         if result.status == "completed":
             self._causes.give(COMPLETED)
         elif result.status == "stopped":
-            self._causes.give(STOPPED)
+            self._causes.give(self.steering.latch.cause)
         elif result.error is not None:
             log.error("the training loop failed", exc_info=result.error)
             self._causes.give(cause_of(result.error))
@@ -232,28 +265,26 @@ class Engine:
         assert workshop is not None
         if self.ending:
             raise asyncio.CancelledError
-        run = GroupRun(workshop.context, group, sampler, self._options.harbor.max_parallel_trials_per_group)
         workshop.capture.begin_step(group.step)
-        task = asyncio.current_task()
-        assert task is not None
-        self._group_tasks.add(task)
-        self._groups[group.group] = run
         try:
-            result = await run.run()
+            result = await self.steering.groups.run(GroupRun(workshop.context, group, sampler))
             if result.kept:
                 await workshop.capture.sync()
-            return result
         except QuarterdeckError as error:
             self.end(cause_of(error))
             raise
-        finally:
-            self._group_tasks.discard(task)
-            if self._groups.get(group.group) is run:
-                del self._groups[group.group]
+        self.steering.budgets.check()  # before the next step begins, however short this one was
+        return result
 
     def _should_stop(self, step: int) -> bool:
         """Asked by the training thread before each step."""
-        return self._stop_after_step or self.ending
+        return self.steering.latch.asked() or self.ending
+
+    async def _watch_budgets(self) -> None:
+        while not self.ending:
+            with contextlib.suppress(OSError):  # the board ends the run
+                self.steering.budgets.check()
+            await asyncio.sleep(BUDGET_SECONDS)
 
     def _resume_step(self) -> int | None:
         """The step at which the cookbook will go on; None for a new run, 0 for one that has no checkpoint yet."""
@@ -283,7 +314,8 @@ class Engine:
     async def _wind_up(self) -> Cause:
         """Trials first, then what they stand on; the journal last, so that it holds everything."""
         self._end.set()
-        await settle(self._group_tasks, GROUPS_END_SECONDS)
+        await settle(self._tasks, THREAD_END_SECONDS)
+        await self.steering.groups.close(GROUPS_END_SECONDS)
         if self._workshop is not None:
             try:
                 await self._workshop.close()

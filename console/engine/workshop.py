@@ -11,12 +11,13 @@ import logging
 import os
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
 from console.engine.board import Board
 from console.engine.plumbing import HealthWatch, report_totals
+from console.engine.steering import Steering
 from console.engine.tasks import settle, spawn
 from console.errors import GatewayLostError, UsageError
 from console.findings import refuse
@@ -35,7 +36,10 @@ from console.training.setup import (
     repair_records,
 )
 from console.training.trial_config import load_trial_config, substitute
-from console.training.trial_run import FailurePolicy, Totals, TrialContext
+from console.training.trial_context import Totals, TrialContext
+
+if TYPE_CHECKING:
+    from console.training.loop import TrainingThread
 
 TASKS_END_SECONDS = 2.0
 
@@ -55,12 +59,10 @@ class Workshop:
 
     context: TrialContext
 
-    def __init__(self, options: RunOptions, run_dir: Path, on_failure: str, totals: Totals, board: Board) -> None:
+    def __init__(self, options: RunOptions, run_dir: Path, steering: Steering, totals: Totals, board: Board) -> None:
         self._options, self._run_dir, self._totals, self._board = options, run_dir, totals, board
+        self._steering = steering
         self._model_name = str(options.value("config.model_name"))
-        self._policy = FailurePolicy(
-            on_failure=on_failure, max_tries=options.harbor.max_tries, hold_timeout=options.console.hold_timeout
-        )
         self._tasks: set[asyncio.Task[Any]] = set()
         self._embedded: Any = None
         self._pool: Any = None
@@ -108,8 +110,9 @@ class Workshop:
             capture=self.capture,
             trial_config=lambda task, url, key, name: self._trial_config(template, task, url, key),
             classify=self._classifier(),
-            policy=self._policy,
+            policy=self._steering.policy,
             totals=self._totals,
+            dispatch=self._steering.dispatch,
         )
 
     def _load(self) -> Any:
@@ -140,7 +143,7 @@ class Workshop:
         run_group: Callable[..., Coroutine[Any, Any, Any]],
         should_stop: Callable[[int], bool],
         start_step: int,
-    ) -> Any:
+    ) -> TrainingThread:
         """The training thread, not started."""
         from console.training.cookbook_config import build_cookbook_config
         from console.training.loop import TrainingThread
@@ -152,9 +155,12 @@ class Workshop:
             main_loop=asyncio.get_running_loop(),
             emit=self._from_training,
             run_group=run_group,
+            release_group=self._steering.groups.release,
             should_stop=should_stop,
+            quarantined=lambda: self._steering.quarantined,
             policy_version=versions[-1] if versions else start_step,
             max_steps=self._options.value("config.max_steps"),
+            start_step=start_step,
         )
         config = build_cookbook_config(self._options, base_url=self.base_url, log_path=str(self._run_dir))
         return TrainingThread(runtime, config)

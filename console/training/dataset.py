@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import chz
 from tinker_cookbook.rl.types import Env, EnvGroupBuilder, Metrics, RLDataset, RLDatasetBuilder, Trajectory
 
-from console.errors import UsageError
 from console.outcomes.classes import OutcomeClass
+from console.training.tasks import find_tasks
 
 CLASSES = [outcome.value for outcome in OutcomeClass]
-
-
-def find_tasks(tasks_dir: str | Path) -> list[Path]:
-    """Every direct child directory that holds a `task.toml`, sorted by name.
-
-    Raises:
-        UsageError: the directory does not exist, or holds no task.
-    """
-    root = Path(tasks_dir).expanduser()
-    if not root.is_dir():
-        raise UsageError(f"config.dataset_builder.tasks_dir={tasks_dir}: no such directory")
-    tasks = sorted(path for path in root.iterdir() if path.is_dir() and (path / "task.toml").is_file())
-    if not tasks:
-        raise UsageError(
-            f"config.dataset_builder.tasks_dir={tasks_dir}: no task in it; each task is a directory with a task.toml"
-        )
-    return tasks
 
 
 class TrialEnv(Env):
@@ -53,13 +36,14 @@ class HarborGroup(EnvGroupBuilder):
     """One group of a batch: a task, and where it stands in the run.
 
     Attributes:
-        task: the task's directory; step, group: indices from 0; size: trials.
+        task: the task's directory; step, group: indices from 0; size: trials; batch: groups of its batch.
     """
 
     task: Path
     step: int
     group: int
     size: int
+    batch: int = 1
 
     async def make_envs(self) -> Sequence[Env]:
         return [TrialEnv(i) for i in range(self.size)]
@@ -84,22 +68,51 @@ class HarborDataset(RLDataset):
     Args:
         tasks: task directories in epoch order; steps: number of batches; groups: groups a batch; size: trials a group.
         on_batch: called on the cookbook's thread with (step, groups) when a batch begins; may raise to end the loop.
+        quarantined: names of the tasks to leave out, asked for each batch.
     """
 
     def __init__(
-        self, tasks: list[Path], steps: int, groups: int, size: int, on_batch: Callable[[int, list[HarborGroup]], None]
+        self,
+        tasks: list[Path],
+        steps: int,
+        groups: int,
+        size: int,
+        on_batch: Callable[[int, list[HarborGroup]], None],
+        quarantined: Callable[[], Collection[str]] = frozenset,
     ) -> None:
         self._tasks, self._steps, self._groups, self._size, self._on_batch = tasks, steps, groups, size, on_batch
+        self._quarantined = quarantined
 
     def __len__(self) -> int:
         return self._steps
 
     def get_batch(self, index: int) -> list[HarborGroup]:
-        first = index * self._groups
-        chosen = self._tasks[first : first + self._groups]
-        batch = [HarborGroup(task, index, g, self._size) for g, task in enumerate(chosen)]
+        chosen = self._chosen(index * self._groups, self._quarantined())
+        batch = [HarborGroup(task, index, g, self._size, len(chosen)) for g, task in enumerate(chosen)]
         self._on_batch(index, batch)
         return batch
+
+    def _chosen(self, first: int, left_out: Collection[str]) -> list[Path]:
+        """The batch's tasks. A task that is left out is replaced by the next of the order that is not in the batch.
+
+        The order is a ring here. The batch is smaller when the tasks do not suffice.
+        """
+        planned = self._tasks[first : first + self._groups]
+        if not left_out:
+            return planned
+        inside = {task.name for task in planned if task.name not in left_out}
+        after = first + len(planned)
+        ring = iter(self._tasks[after:] + self._tasks[:after])
+        chosen: list[Path] = []
+        for task in planned:
+            if task.name in left_out:
+                spare = next((t for t in ring if t.name not in left_out and t.name not in inside), None)
+                if spare is None:
+                    continue
+                inside.add(spare.name)
+                task = spare
+            chosen.append(task)
+        return chosen
 
 
 @chz.chz
@@ -134,6 +147,8 @@ class HarborDatasetBuilder(RLDatasetBuilder):
 
         runtime = current()
         order = self.task_order()
-        dataset = HarborDataset(order, self.batches(), self.groups_per_batch, self.group_size, runtime.on_batch)
+        dataset = HarborDataset(
+            order, self.batches(), self.groups_per_batch, self.group_size, runtime.on_batch, runtime.quarantined
+        )
         runtime.on_planned(len(dataset), len(set(order)))
         return dataset, None

@@ -12,7 +12,8 @@ from console.journal import events as ev
 from console.outcomes.classes import OutcomeClass
 from console.state.reduce import mean_and_std
 from console.training.dataset import HarborGroup
-from console.training.trial_run import PolicyStopError, TrialBrokenError, TrialContext, TrialResult, TrialRun
+from console.training.trial_context import PolicyStopError, TrialBrokenError, TrialContext
+from console.training.trial_run import TrialResult, TrialRun
 
 MIN_SCORED = 2
 """A group of fewer scored trials has no advantage to speak of and is dropped."""
@@ -37,19 +38,26 @@ class GroupResult(msgspec.Struct, kw_only=True):
 
 
 class GroupRun:
-    """Runs the trials of one group, at most `parallel` at once.
+    """Runs the trials of one group, as many at once as the run's dispatch allows.
+
+    Attributes:
+        cancelled_by: the operator who cancelled it, by name; slots: its places for running trials.
+        result: how it ended, None before that. It may still be discarded until the batch is assembled.
 
     Args:
-        context: what all trials share; group: the cookbook's builder; sampler: the policy; parallel: trials at once.
+        context: what all trials share; group: the cookbook's builder; sampler: the policy.
     """
 
-    def __init__(self, context: TrialContext, group: HarborGroup, sampler: Any, parallel: int) -> None:
+    def __init__(self, context: TrialContext, group: HarborGroup, sampler: Any) -> None:
         self._context = context
         self.step, self.group, self.task = group.step, group.group, group.task.name
         self.cancelled_by: str | None = None
-        slot = asyncio.Semaphore(parallel)
+        self.result: GroupResult | None = None
+        slots = self.slots = context.dispatch.slots()
         self.trials = [
-            TrialRun(context, step=group.step, group=group.group, trial=i, task=group.task, sampler=sampler, slot=slot)
+            TrialRun(
+                context, step=group.step, group=group.group, trial=i, task=group.task, sampler=sampler, slots=slots
+            )
             for i in range(group.size)
         ]
 
@@ -58,11 +66,30 @@ class GroupRun:
         """Trials without a final outcome."""
         return sum(not trial.done for trial in self.trials)
 
+    @property
+    def needed(self) -> int:
+        """Scored trials without which it is dropped."""
+        return min(MIN_SCORED, len(self.trials))
+
+    @property
+    def may_score(self) -> int:
+        """Trials that are scored, or may still be."""
+        return sum(trial.may_score for trial in self.trials)
+
+    @property
+    def may_train(self) -> bool:
+        """Whether the step may still train on it."""
+        return self.result.kept if self.result is not None else not self.cancelled_by and self.may_score >= self.needed
+
     def cancel(self, by: str) -> None:
-        """Cancel the group: it does not train, not even on what is scored already."""
-        self.cancelled_by = self.cancelled_by or by
+        """Cancel the group: it does not train, not even on what is scored already. `by`: the operator's name."""
+        if self.cancelled_by or (self.result is not None and not self.result.kept):
+            return
+        self.cancelled_by = by
         for trial in self.trials:
             trial.cancel(by)
+        if self.result is not None:
+            self._finish(self._result())
 
     async def run(self) -> GroupResult:
         """All trials to their end.
@@ -105,8 +132,8 @@ class GroupRun:
             return GroupResult(
                 group=self.group, kept=False, reason=f"cancelled by {self.cancelled_by}", outcomes=outcomes
             )
-        if len(scored) < min(MIN_SCORED, len(self.trials)):
-            reason = f"{len(scored)} scored of {len(self.trials)} trials, {MIN_SCORED} needed"
+        if len(scored) < self.needed:
+            reason = f"{len(scored)} scored of {len(self.trials)} trials, {self.needed} needed"
             return GroupResult(group=self.group, kept=False, reason=reason, outcomes=outcomes)
         result = GroupResult(group=self.group, kept=True, trials=scored, outcomes=outcomes)
         result.zero_variance = max(result.rewards) - min(result.rewards) <= ZERO_VARIANCE
@@ -132,4 +159,5 @@ class GroupRun:
                 zero_variance=result.zero_variance,
             )
         )
+        self.result = result
         return result

@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from console.errors import QuarterdeckError
+from console.training.checkpoints import Saved
 from console.training.runtime import Runtime, StopAfterStepError, install
 
 FINISH_SECONDS = 3.0
@@ -56,6 +58,35 @@ class TrainingThread:
         if loop is not None and task is not None and not loop.is_closed():
             loop.call_soon_threadsafe(task.cancel)
 
+    def checkpoint_plan(self) -> tuple[bool, str]:
+        """Whether a checkpoint can be saved, and when it would be, or why not. Called on the main loop."""
+        runtime = self._runtime
+        if self._loop is None or runtime.checkpoints is None:
+            return False, "there are no weights to save yet: the run is still connecting"
+        if runtime.stage == "training":
+            return True, f"saves the weights when step {runtime.step} is trained"
+        if runtime.stage == "connecting":
+            return True, "saves the weights when the rollout begins"
+        if runtime.last_saved == runtime.steps_done:
+            return True, f"saves nothing: checkpoint {runtime.last_saved_name} has these weights already"
+        return True, f"saves the weights of {runtime.steps_done} steps at once; trials go on meanwhile"
+
+    async def checkpoint(self) -> Saved:
+        """Have a checkpoint saved, at once or when the step has ended; called on the main loop.
+
+        Raises:
+            QuarterdeckError: it was not saved, or the loop has ended.
+        """
+        if self._loop is None or self._runtime.checkpoints is None:
+            raise QuarterdeckError("there are no weights to save yet: the run is still connecting")
+        save = self._runtime.saves.save()
+        try:
+            saved = asyncio.run_coroutine_threadsafe(save, self._loop)
+        except RuntimeError:  # the loop is closed
+            save.close()
+            raise QuarterdeckError("the training loop has ended") from None
+        return await asyncio.wrap_future(saved)
+
     def _run(self) -> None:
         try:
             result = asyncio.run(self._main())
@@ -79,8 +110,10 @@ class TrainingThread:
                 self._task.cancel()
             try:
                 await self._task
+                await self._runtime.saves.settle()
                 result = LoopResult(status="completed")
             except StopAfterStepError:
+                await self._runtime.saves.settle()
                 await self._save_where_it_stopped()
                 result = LoopResult(status="stopped")
             except (Exception, asyncio.CancelledError) as error:

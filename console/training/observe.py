@@ -66,10 +66,8 @@ class _StepLogger(ml_log.Logger):
         """The run's manifest has the configuration."""
 
     def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
-        runtime = self._runtime
-        runtime.finished_steps = runtime.step + 1
-        runtime.emit(step_row(runtime, metrics))
-        runtime.forget_step()
+        self._runtime.emit(step_row(self._runtime, metrics))
+        self._runtime.end_step()
 
 
 _ORIGINALS: dict[tuple[Any, str], Any] = {
@@ -131,19 +129,36 @@ def _manager_class(runtime: Runtime, original: Any) -> Any:
 
         async def save_at(self, steps_done: int, kind: str) -> dict[str, str]:
             """Save a full checkpoint that resumes at step `steps_done`."""
+            async with runtime.saves.lock:
+                runtime.emit(ev.RunPhase(phase="saving"))
+                paths: dict[str, str] = await super().save_periodic_async(steps_done, {"batch": steps_done})
+                self._report(f"{steps_done:06d}", steps_done, paths, kind)
+                return paths
+
+        async def save_on_request(self, steps_done: int, name: str) -> str:
+            """The same under another name, which is returned; the caller holds the lock."""
             runtime.emit(ev.RunPhase(phase="saving"))
-            paths: dict[str, str] = await super().save_periodic_async(steps_done, {"batch": steps_done})
-            self._report(f"{steps_done:06d}", steps_done, paths, kind)
-            return paths
+            paths = await checkpoint_utils.save_checkpoint_async(
+                training_client=self._training_client,
+                name=name,
+                log_path=self._log_path,
+                loop_state={"batch": steps_done},
+                kind="both",
+                ttl_seconds=self._ttl_seconds,
+                store=self._store,
+            )
+            self._report(name, steps_done, paths, "request")
+            return name
 
         async def save_final_async(self, loop_state: dict[str, Any]) -> dict[str, str]:
-            runtime.emit(ev.RunPhase(phase="saving"))
-            paths: dict[str, str] = await super().save_final_async(loop_state)
-            self._report("final", int(loop_state.get("batch", 0)), paths, "final")
-            return paths
+            async with runtime.saves.lock:
+                runtime.emit(ev.RunPhase(phase="saving"))
+                paths: dict[str, str] = await super().save_final_async(loop_state)
+                self._report("final", int(loop_state.get("batch", 0)), paths, "final")
+                return paths
 
         def _report(self, name: str, steps_done: int, paths: dict[str, str], kind: str) -> None:
-            runtime.last_saved = steps_done
+            runtime.last_saved, runtime.last_saved_name = steps_done, name
             runtime.emit(
                 ev.CheckpointSaved(name=name, step=steps_done, path=str(paths.get("state_path", "")), kind=kind)
             )
@@ -153,7 +168,7 @@ def _manager_class(runtime: Runtime, original: Any) -> Any:
 
 def _train_step(runtime: Runtime, original: Any) -> Any:
     async def train_step(data_D: list[Any], training_client: Any, *args: Any, **kwargs: Any) -> Any:
-        runtime.begin_training()
+        await runtime.begin_training()
         bound = dict(zip(("learning_rate", "num_substeps", "loss_fn", "loss_fn_config"), args)) | kwargs
         noted: list[dict[str, float]] = []
         logprobs_D = await original(data_D, _NotingClient(training_client, noted), *args, **kwargs)

@@ -31,7 +31,7 @@ class HarborTrials(RolloutStrategy):
         return False
 
     async def execute(self, env_group_builder: EnvGroupBuilder, policy: object) -> RolloutResult:
-        """Run one group.
+        """Run one group, and wait for the others of its batch, as the cookbook does: until then it can be discarded.
 
         Raises:
             AllTrajectoriesFailedError: the group was dropped; the step trains on the others.
@@ -42,8 +42,6 @@ class HarborTrials(RolloutStrategy):
         if isinstance(sampler, APIFuture):  # after a periodic save the cookbook passes a future
             sampler = await sampler.result_async()
         result = await current().run_group(env_group_builder, sampler)
-        if not result.kept:
-            raise AllTrajectoriesFailedError(result.reason)
         envs: list[TrialEnv] = []
         trajectories: list[Trajectory] = []
         for trial in result.trials:
@@ -52,6 +50,9 @@ class HarborTrials(RolloutStrategy):
             env.reward, env.outcome = trial.verdict.reward, trial.verdict.outcome
             envs.append(env)
             trajectories.append(trajectory(trial.captured.calls))
+        result = await current().release_group(env_group_builder)
+        if not result.kept:
+            raise AllTrajectoriesFailedError(result.reason)
         return RolloutResult(trajectories, envs, [])
 
 

@@ -8,85 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from console.capture.base import CallReport, CapturedTrial, CaptureGateway, Route
-from console.errors import QuarterdeckError
+from console.capture.base import CallReport, CapturedTrial, Route
 from console.journal import events as ev
-from console.outcomes.classes import STOP_EXIT_CODES, CallEvidence, OutcomeClass, TrialEvidence, Verdict
+from console.outcomes.classes import CallEvidence, OutcomeClass, TrialEvidence, Verdict
+from console.training.slots import Slots
+from console.training.trial_context import EVIDENCE_TEXT, PolicyStopError, Totals, TrialBrokenError, TrialContext
 from console.trials.protocol import StartTrial, TrialProgress, TrialReport
-
-EVIDENCE_TEXT = 300
-
-
-class TrialLauncher(Protocol):
-    """Runs a trial to its report; cancelling the call cancels the trial and waits until its sandbox is gone."""
-
-    async def run(self, spec: StartTrial, on_progress: Callable[[TrialProgress], None]) -> TrialReport: ...
-
-
-class FailurePolicy(msgspec.Struct, kw_only=True, frozen=True):
-    """What a non-scored outcome does: `on_failure` is stop, hold or retry; `hold_timeout` in seconds."""
-
-    on_failure: str = "stop"
-    max_tries: int = 3
-    hold_timeout: float = 600.0
-
-
-class Totals(msgspec.Struct, kw_only=True):
-    """Counters of the run, for the capture and sandbox reports."""
-
-    calls: int = 0
-    failed: int = 0
-    prompt_tokens: int = 0
-    sampled_tokens: int = 0
-    lost: int = 0
-    no_logprobs: int = 0
-    sandboxes: int = 0
-    sandboxes_left: list[str] = []
-
-
-class TrialContext(msgspec.Struct, kw_only=True):
-    """What all trials of a run share.
-
-    Attributes:
-        trial_config: (task, proxy_url, proxy_api_key, key) -> Harbor trial config as JSON.
-        classify: evidence -> verdict; emit: appends an event.
-    """
-
-    emit: Callable[[ev.Event], None]
-    launcher: TrialLauncher
-    capture: CaptureGateway
-    trial_config: Callable[[Path, str, str, str], dict[str, Any]]
-    classify: Callable[[TrialEvidence], Verdict]
-    policy: FailurePolicy
-    totals: Totals
-    clock: Callable[[], float] = time.time
-
-
-class PolicyStopError(QuarterdeckError):
-    """A trial's outcome ends the run by policy. `exit_code` follows its class."""
-
-    def __init__(self, where: str, task: str, verdict: Verdict, exception: str | None) -> None:
-        parts = [f"{where} ({task}): {verdict.outcome.value.replace('_', ' ')}"]
-        parts += [x for x in (verdict.cause, exception) if x]
-        super().__init__(" ".join(parts) + (f": {verdict.evidence}" if verdict.evidence else ""))
-        self.exit_code = STOP_EXIT_CODES.get(verdict.outcome, 4)
-        self.verdict = verdict
-
-
-class TrialBrokenError(QuarterdeckError):
-    """The engine itself failed at a trial, so it has no verdict. `exit_code` follows the error, 7 for any other."""
-
-    def __init__(self, where: str, task: str, error: Exception) -> None:
-        super().__init__(f"{where} ({task}): {type(error).__name__}: {error}")
-        if isinstance(error, QuarterdeckError):
-            self.exit_code = error.exit_code
 
 
 class TrialResult(msgspec.Struct, kw_only=True):
@@ -103,11 +36,11 @@ class TrialRun:
     """One trial of a group, through all its tries.
 
     Attributes:
-        cancelled_by: who asked for its cancellation by name; cancel_cause: group or run, whichever would end it else.
+        cancelled_by: the operator who cancelled it, by name; cancel_cause: group or run, whichever would end it else.
 
     Args:
         context: shared; step, group, trial: indices from 0; task: directory of the Harbor task.
-        sampler: the policy's sampling client; slot: the group's limit on parallel trials.
+        sampler: the policy's sampling client; slots: the group's places for running trials.
     """
 
     def __init__(
@@ -119,9 +52,9 @@ class TrialRun:
         trial: int,
         task: Path,
         sampler: Any,
-        slot: asyncio.Semaphore,
+        slots: Slots,
     ) -> None:
-        self._context, self._task, self._sampler, self._slot = context, task, sampler, slot
+        self._context, self._task, self._sampler, self._slots = context, task, sampler, slots
         self.step, self.group, self.trial = step, group, trial
         self.try_ = 0
         self.result: TrialResult | None = None
@@ -131,6 +64,9 @@ class TrialRun:
         self._attempt: asyncio.Task[tuple[TrialReport, CapturedTrial]] | None = None
         self._decision: asyncio.Future[str] | None = None
         self._held: TrialResult | None = None
+        self._held_since = 0.0
+        self._deadline: asyncio.Timeout | None = None
+        self._retried_by = "operator"
         self._failed: TrialResult | None = None
         self._turns = 0
 
@@ -146,8 +82,28 @@ class TrialRun:
         """The failed try that waits for a decision, or None."""
         return self._held
 
+    @property
+    def running(self) -> bool:
+        """Whether a try is under way."""
+        return self._attempt is not None
+
+    @property
+    def queued(self) -> bool:
+        """Whether it waits for its turn: not begun, or granted another try."""
+        return not (self.done or self.running or self.held is not None)
+
+    @property
+    def may_score(self) -> bool:
+        """Whether it is scored, or may still be."""
+        return self.result.verdict.scored if self.result is not None else not self.cancelled_by
+
+    @property
+    def tries_left(self) -> int:
+        """Tries that may follow the current one."""
+        return max(0, self._context.policy.max_tries - self.try_ - 1)
+
     def cancel(self, by: str) -> None:
-        """End the trial without a score. No effect when it is done."""
+        """End the trial without a score, for the operator `by`. No effect when it is done."""
         if self.done or self.cancelled_by:
             return
         self.cancelled_by = by
@@ -157,12 +113,27 @@ class TrialRun:
             if task is not None:
                 task.cancel()
 
-    def retry(self) -> bool:
-        """Grant a held trial another try; False when it is not held or its failure is not retryable."""
-        if self._held is None or not self._held.verdict.retryable or self._decision is None or self._decision.done():
+    def retry(self, by: str = "operator") -> bool:
+        """Grant a held trial another try; False when it is not held, not retryable, or has no try left."""
+        if self._held is None or not self._held.verdict.retryable or not self.tries_left:
             return False
+        if self._decision is None or self._decision.done():
+            return False
+        self._retried_by = by
         self._decision.set_result("retry")
         return True
+
+    def held_for(self) -> float:
+        """Seconds for which it has been held, 0 when it is not."""
+        return asyncio.get_running_loop().time() - self._held_since if self._held is not None else 0.0
+
+    def move_deadline(self) -> None:
+        """The policy's hold time-out has changed: a trial that is held follows it."""
+        waits = self._decision is not None and not self._decision.done()
+        if waits and self._deadline is not None:
+            left = self._context.policy.hold_timeout - self.held_for()
+            self._emit(ev.TrialHeld, try_=self.try_, deadline=self._context.clock() + left)
+            self._deadline.reschedule(asyncio.get_running_loop().time() + left)
 
     # --- its life -----------------------------------------------------------------------------------------------
 
@@ -194,7 +165,7 @@ class TrialRun:
         """One try when there is room for it. Cancelling ends the wait at once, not when a slot is free."""
         waited = False
         if not self.cancelled_by:
-            self._turn = asyncio.ensure_future(self._slot.acquire())
+            self._turn = asyncio.ensure_future(self._slots.acquire())
             try:
                 waited = await self._turn
             except asyncio.CancelledError:
@@ -207,7 +178,7 @@ class TrialRun:
             return self._cancelled() if self.cancelled_by else await self._one_try()
         finally:
             if waited:
-                self._slot.release()
+                self._slots.release()
 
     @property
     def name(self) -> str:
@@ -219,9 +190,10 @@ class TrialRun:
         policy, retryable = self._context.policy, result.verdict.retryable
         by = "policy"
         if policy.on_failure == "retry":
-            granted = retryable and self.try_ + 1 < policy.max_tries
+            granted = retryable and self.tries_left > 0
         elif policy.on_failure == "hold":
-            granted, by = await self._hold(result) == "retry", "operator"
+            granted = await self._hold(result) == "retry"
+            by = self._retried_by
         else:
             granted = False
         if granted:
@@ -229,13 +201,17 @@ class TrialRun:
         return granted
 
     async def _hold(self, result: TrialResult) -> str:
-        deadline = self._context.clock() + self._context.policy.hold_timeout
-        self._held, self._decision = result, asyncio.get_running_loop().create_future()
-        self._emit(ev.TrialHeld, try_=self.try_, deadline=deadline)
+        loop, seconds = asyncio.get_running_loop(), self._context.policy.hold_timeout
+        decision: asyncio.Future[str] = loop.create_future()
+        self._held, self._decision, self._held_since = result, decision, loop.time()
+        self._emit(ev.TrialHeld, try_=self.try_, deadline=self._context.clock() + seconds)
         try:
-            return await asyncio.wait_for(self._decision, self._context.policy.hold_timeout)
+            async with asyncio.timeout(seconds) as self._deadline:
+                await decision
+            return decision.result()
         except TimeoutError:
-            return "stop"
+            # The decision may have come in the very moment of the deadline; then it was told to the operator as done.
+            return "stop" if decision.cancelled() else decision.result()
         finally:
             self._held = self._decision = None
 
@@ -252,7 +228,7 @@ class TrialRun:
             raise TrialBrokenError(self.name, self._task.name, error) from error
         finally:
             self._attempt = None
-        evidence = _evidence(report, captured.evidence, self.cancelled_by)
+        evidence = _evidence(report, captured.evidence, "operator" if self.cancelled_by else None)
         return self._finished(self._context.classify(evidence), report, captured)
 
     async def _execute(self) -> tuple[TrialReport, CapturedTrial]:
@@ -319,9 +295,10 @@ class TrialRun:
         return TrialResult(trial=self.trial, try_=self.try_, verdict=verdict, captured=captured, report=report)
 
     def _cancelled(self) -> TrialResult:
-        who = self.cancelled_by or self.cancel_cause
+        said = f"cancelled by {self.cancelled_by or self.cancel_cause}"
+        cause = "operator" if self.cancelled_by else self.cancel_cause
         return self._without_report(
-            Verdict(outcome=OutcomeClass.CANCELLED, cause=who, rule="cancelled", evidence=f"cancelled by {who}")
+            Verdict(outcome=OutcomeClass.CANCELLED, cause=cause, rule="cancelled", evidence=said)
         )
 
     def _broken(self, error: Exception) -> TrialResult:

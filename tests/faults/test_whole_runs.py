@@ -92,7 +92,7 @@ async def test_hold_waits_for_the_operator(run_engine, tasks, trial_file, tmp_pa
     assert "held.g1" in seen[0]
     assert seen[1].status == "done"
     assert run.view.history.rows[0].outcomes == {"completed": 3}
-    assert [e.by for e in run.of(ev.TrialRetried)] == ["operator"]
+    assert [e.by for e in run.of(ev.TrialRetried)] == ["test"]
     order = [type(e).__name__ for e in run.events if type(e).__name__.startswith("Command")]
     assert order == ["CommandRequested", "CommandAccepted", "CommandFinished"]
 

@@ -9,8 +9,9 @@ import pytest
 
 from console.commands.start import planned_steps
 from console.errors import UsageError
-from console.training.dataset import HarborDataset, HarborDatasetBuilder, find_tasks
+from console.training.dataset import HarborDataset, HarborDatasetBuilder
 from console.training.options import parse
+from console.training.tasks import find_tasks
 
 
 @pytest.fixture

@@ -20,14 +20,9 @@ from console.outcomes.rules import classify
 from console.state.reduce import RunView, apply
 from console.training.dataset import HarborGroup
 from console.training.groups import GroupResult, GroupRun
-from console.training.trial_run import (
-    FailurePolicy,
-    PolicyStopError,
-    Totals,
-    TrialBrokenError,
-    TrialContext,
-    TrialRun,
-)
+from console.training.slots import Dispatch
+from console.training.trial_context import FailurePolicy, PolicyStopError, Totals, TrialBrokenError, TrialContext
+from console.training.trial_run import TrialRun
 from console.trials.protocol import TrialProgress, TrialReport
 
 GOOD: dict[str, Any] = {"rewards": {"reward": 1.0}}
@@ -109,9 +104,9 @@ class Stage:
     def group(self, size: int = 3, parallel: int = 3, **policy: Any) -> GroupRun:
         context = TrialContext(
             emit=self.emit, launcher=self, capture=self, trial_config=lambda *a: {}, classify=classify,
-            policy=FailurePolicy(**policy), totals=Totals(),
+            policy=FailurePolicy(**policy), totals=Totals(), dispatch=Dispatch(parallel),
         )  # fmt: skip
-        return GroupRun(context, HarborGroup(Path("task"), 0, 0, size), None, parallel)
+        return GroupRun(context, HarborGroup(Path("task"), 0, 0, size), None)
 
     def finished(self) -> Counter[tuple[int, int]]:
         """How many ends each (trial, try) has."""

@@ -24,7 +24,7 @@ def runtime(**changes: Any) -> Runtime:
 
     values: dict[str, Any] = {
         "main_loop": asyncio.get_running_loop(), "emit": lambda event: None, "run_group": run_group,
-        "should_stop": lambda step: False,
+        "release_group": run_group, "should_stop": lambda step: False,
     }  # fmt: skip
     return Runtime(**values | changes)
 

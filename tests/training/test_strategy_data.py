@@ -105,15 +105,22 @@ async def test_rewards_and_classes_of_the_scored_trials_reach_the_cookbook():
         group=0, kept=True,
         trials=[_result(0, 1.0, OutcomeClass.COMPLETED), _result(2, 0.25, OutcomeClass.AGENT_TIMEOUT)],
     )  # fmt: skip
-    results = [kept, GroupResult(group=0, kept=False, reason="1 scored of 3 trials, 2 needed")]
+    dropped = GroupResult(group=0, kept=False, reason="1 scored of 3 trials, 2 needed")
+    ended, released = (
+        [kept, dropped, kept],
+        [kept, dropped, GroupResult(group=0, kept=False, reason="cancelled by ada")],
+    )
 
     async def run_group(group: Any, sampler: Any, version: int) -> GroupResult:
-        return results.pop(0)
+        return ended.pop(0)
+
+    async def release_group(group: Any) -> GroupResult:
+        return released.pop(0)
 
     install(
         Runtime(
             main_loop=asyncio.get_running_loop(), emit=lambda event: None, run_group=run_group,
-            should_stop=lambda step: False,
+            release_group=release_group, should_stop=lambda step: False,
         )
     )  # fmt: skip
     group = HarborGroup(Path("task"), 0, 0, 3)
@@ -122,4 +129,6 @@ async def test_rewards_and_classes_of_the_scored_trials_reach_the_cookbook():
     assert [reward for reward, _ in rewards] == [1.0, 0.25]
     assert rewards[1][1]["outcome/agent_timeout"] == 1.0 and rewards[1][1]["outcome/completed"] == 0.0
     with pytest.raises(AllTrajectoriesFailedError, match="1 scored of 3"):
+        await HarborTrials().execute(group, _Policy())
+    with pytest.raises(AllTrajectoriesFailedError, match="cancelled by ada"):
         await HarborTrials().execute(group, _Policy())
