@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 from pathlib import Path
 
 import msgspec
 
 from console.capture.base import CapturedCall
+from console.capture.turns import CallText
 from console.errors import CaptureError
 
 
@@ -25,14 +27,17 @@ class CallLog:
         self._step = -1
         self._fd: int | None = None
 
-    def write(self, step: int, key: str, number: int, call: CapturedCall) -> None:
-        """Append one call, whole or not at all. Raises `OSError` when it cannot be written."""
+    def write(self, step: int, key: str, number: int, call: CapturedCall, text: CallText | None = None) -> None:
+        """Append one call, whole or not at all. `text`: what it said. Raises `OSError` when it cannot be written."""
         if step != self._step or self._fd is None:
             self._drop()
             path = self._directory / f"calls-{step:06d}.jsonl"
             self._fd, self._step = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), step
             _end_torn_line(self._fd)
-        line = msgspec.json.encode({"trial": key, "call": number, **msgspec.structs.asdict(call)}) + b"\n"
+        record = {"trial": key, "call": number, "ts": time.time(), **msgspec.structs.asdict(call)}
+        if text is not None:
+            record |= msgspec.structs.asdict(text)
+        line = msgspec.json.encode(record) + b"\n"
         size = os.fstat(self._fd).st_size
         view = memoryview(line)
         try:

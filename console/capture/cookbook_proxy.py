@@ -19,9 +19,10 @@ from typing import Any
 from aiohttp import web
 from tinker_cookbook.capture.proxy import app as proxy
 
-from console.capture.base import CallReport, CapturedTrial
+from console.capture.base import CallReport, CapturedCall, CapturedTrial
 from console.capture.call_log import CallLog
 from console.capture.recorder import RecordingSampler, SampleFailedError, TrialEndedError, noted
+from console.capture.turns import CallText, Conversation, Decoder, ListeningRenderer, asked
 from console.errors import UsageError
 
 BODY_LIMIT = 64 * 2**20
@@ -92,13 +93,14 @@ class CookbookCapture:
         self._listen = listen_host
         self._advertised = f"[{advertised_host}]" if ":" in advertised_host else advertised_host
         self._log = CallLog(directory)
+        self._decoder = Decoder(renderer)
         self._open: dict[bytes, RecordingSampler] = {}
         self._sealed: OrderedDict[bytes, None] = OrderedDict()
         self._step = 0
         self._port = 0
         app = proxy.make_app(
             proxy.ProxyDeps(
-                renderer=renderer,
+                renderer=ListeningRenderer(renderer),
                 sampling_client=_CallersSampler(),
                 model_label=model_label,
                 default_max_tokens=default_max_tokens,
@@ -134,15 +136,22 @@ class CookbookCapture:
     async def open_route(self, key: str, sampler: Any, on_call: Callable[[CallReport], None]) -> CookbookRoute:
         """A token for one try."""
         token = secrets.token_urlsafe(32)
-        self._open[_digest(token)] = RecordingSampler(
-            sampler,
-            lambda number, call: self._log.write(self._step, key, number, call),
-            on_call,
-            self._window,
-            self._outage,
-        )
+        conversation = Conversation(token)
+
+        def record(number: int, call: CapturedCall) -> None:
+            self._log.write(self._step, key, number, call, self._text_of(conversation, call))
+
+        self._open[_digest(token)] = RecordingSampler(sampler, record, on_call, self._window, self._outage)
         url = f"http://{self._advertised}:{self._port}"
         return CookbookRoute(self._open[_digest(token)], url, token, self._forget)
+
+    def _text_of(self, conversation: Conversation, call: CapturedCall) -> CallText | None:
+        """What the call said. Nobody's sample is lost because it cannot be put into words."""
+        try:
+            return conversation.text_of(asked.get(), call.tokens_T, self._decoder)
+        except Exception:
+            log.warning("a call is captured without its text", exc_info=True)
+            return None
 
     def _forget(self, token: str) -> None:
         digest = _digest(token)

@@ -13,7 +13,12 @@ from console.journal.events import Scalars
 
 
 class AuditLine(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One line. `stage` is intent or result; `peer`: pid and uid that sent it; `status`, `text`: of the result."""
+    """One line.
+
+    Attributes:
+        stage: intent or result of a command, or watch (the lease to act passes; `text` says from whom to whom).
+        peer: pid and uid that sent it; status, text: of the result.
+    """
 
     v: int = 1
     ts: float
@@ -46,15 +51,30 @@ class AuditLog:
         """After it was done or refused."""
         self._append("result", command, peer, result.status, result.text)
 
+    def watch(self, by: str, previous: str, peer: str = "") -> None:
+        """Before the lease passes to `by` (empty: to nobody). Raises `OSError`: then it may not pass."""
+        text = f"{previous or 'nobody'} -> {by or 'nobody'}"
+        self._write(
+            AuditLine(
+                ts=time.time(), stage="watch", id="", command="watch", author=by or previous, peer=peer, text=text
+            )
+        )
+
     def close(self) -> None:
         """Close the file; further lines are an error."""
-        os.close(self._fd)
+        fd, self._fd = self._fd, -1  # the number may soon be another file's
+        if fd >= 0:
+            os.close(fd)
 
     def _append(self, stage: str, command: Command, peer: str, status: str = "", text: str = "") -> None:
-        line = AuditLine(
-            ts=time.time(), stage=stage, id=command.id, command=command.command, args=command.args,
-            author=command.author, reason=command.reason, peer=peer, status=status, text=text,
+        self._write(
+            AuditLine(
+                ts=time.time(), stage=stage, id=command.id, command=command.command, args=command.args,
+                author=command.author, reason=command.reason, peer=peer, status=status, text=text,
+            )
         )  # fmt: skip
+
+    def _write(self, line: AuditLine) -> None:
         data = msgspec.json.encode(line, order="deterministic") + b"\n"
         while data:
             data = data[os.write(self._fd, data) :]

@@ -3,27 +3,55 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 import os
-import socket
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-
-import msgspec
+from typing import SupportsIndex
 
 from console.control import messages as m
+from console.control.blocking import (
+    author,
+    check_hello,
+    greet,
+    new_command,
+    read_view,
+    send_command,
+    silent,
+    unreachable,
+)
 from console.control.commands import Command, CommandResult
 from console.errors import ControlError
 from console.journal.codec import decode_event
-from console.journal.events import Event, Scalars
+from console.journal.events import Event
 from console.state.model import History, RunState, decode_state
 from console.state.reduce import RunView
 
+__all__ = ["ControlClient", "author", "greet", "new_command", "read_view", "send_command"]
+
 QUEUED_MESSAGES = 64
 """Stream messages held for a slow reader; beyond it the socket fills, and the server drops the connection."""
+
+
+class _Reader(asyncio.StreamReader):
+    """A reader that knows when the last byte came: on a slow line a single message takes many seconds."""
+
+    def __init__(self) -> None:
+        super().__init__(limit=m.MAX_OUTGOING, loop=asyncio.get_running_loop())
+        self.heard = time.monotonic()
+
+    def feed_data(self, data: Iterable[SupportsIndex]) -> None:
+        self.heard = time.monotonic()
+        super().feed_data(data)
+
+
+async def _open(path: str) -> tuple[_Reader, asyncio.StreamWriter]:
+    loop, reader = asyncio.get_running_loop(), _Reader()
+    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    transport, _ = await loop.create_unix_connection(lambda: protocol, path)
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
 class ControlClient:
@@ -31,19 +59,20 @@ class ControlClient:
 
     Attributes:
         hello: what the engine said of itself.
-        last_heard: `time.monotonic()` of the last byte from it.
         engine_seq: the last event it is known to have; engine_ts: its clock at the last heartbeat, Unix seconds.
+        presence: who attends, as the engine said last; on_presence: called with it whenever it changed.
     """
 
-    def __init__(self, hello: m.Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, run: str) -> None:
+    def __init__(self, hello: m.Hello, reader: _Reader, writer: asyncio.StreamWriter, run: str) -> None:
         self.hello = hello
-        self.last_heard = time.monotonic()
         self.engine_seq = hello.seq
         self.engine_ts: float | None = None
+        self.presence: tuple[m.Viewer, ...] = ()
+        self.on_presence: Callable[[tuple[m.Viewer, ...]], object] | None = None
         self._run = run
         self._reader, self._writer = reader, writer
         self._stream: asyncio.Queue[m.AnyReply | None] = asyncio.Queue(QUEUED_MESSAGES)
-        self._waiting: dict[str, list[asyncio.Future[CommandResult]]] = {}
+        self._waiting: dict[str, list[asyncio.Future[m.Result | m.Content]]] = {}
         self._closed: str | None = None
         self._task = asyncio.create_task(self._read())
 
@@ -57,17 +86,22 @@ class ControlClient:
         name = run or Path(path).stem
         try:
             async with asyncio.timeout(timeout):
-                reader, writer = await asyncio.open_unix_connection(os.fspath(path), limit=m.MAX_OUTGOING)
+                reader, writer = await _open(os.fspath(path))
                 try:
-                    hello = _check_hello(await reader.readline(), name)
+                    hello = check_hello(await reader.readline(), name)
                 except BaseException:
                     writer.transport.abort()
                     raise
         except TimeoutError:
-            raise _silent(name, timeout) from None
+            raise silent(name, timeout) from None
         except (OSError, ValueError) as error:
-            raise _unreachable(name, path, error) from None
+            raise unreachable(name, path, error) from None
         return cls(hello, reader, writer, name)
+
+    @property
+    def last_heard(self) -> float:
+        """`time.monotonic()` of the last byte from the engine."""
+        return self._reader.heard
 
     @property
     def closed(self) -> str | None:
@@ -102,18 +136,43 @@ class ControlClient:
         Raises:
             ControlError: the connection ended or no answer came in time; the command may or may not have been done.
         """
-        future: asyncio.Future[CommandResult] = asyncio.get_running_loop().create_future()
-        waiting = self._waiting.setdefault(command.id, [])
-        waiting.append(future)
-        try:
-            self._send(m.CommandRequest.of(command))
-            return await asyncio.wait_for(future, timeout)
-        except TimeoutError:
-            raise _no_answer(self._run, command, timeout) from None
-        finally:
-            waiting.remove(future)
-            if not waiting:
-                self._waiting.pop(command.id, None)
+        answer = await self._request(
+            command.id, m.CommandRequest.of(command), timeout, _no_answer(self._run, command.command, timeout)
+        )
+        assert isinstance(answer, m.Result)
+        return CommandResult(id=answer.id, status=answer.status, text=answer.text)
+
+    def attend(self, author: str, act: bool = True) -> None:
+        """Be a viewer with a name; `act`: take the watch if nobody has it. Once a connection; see `presence`.
+
+        Raises:
+            ControlError: the connection has ended.
+        """
+        self._send(m.Attend(author=author, act=act))
+
+    async def take_watch(self, back: bool = False, from_: str | None = None, timeout: float = 30.0) -> CommandResult:
+        """Take the watch over, if it is still `from_` who has it (None: from anybody), or give it back.
+
+        Raises:
+            ControlError: the connection ended or no answer came in time.
+        """
+        request = m.TakeWatch(id=uuid.uuid4().hex, back=back, from_=from_)
+        answer = await self._request(request.id, request, timeout, _no_answer(self._run, "about the watch", timeout))
+        assert isinstance(answer, m.Result)
+        return CommandResult(id=answer.id, status=answer.status, text=answer.text)
+
+    async def ask(self, ask: m.Ask, timeout: float = 30.0) -> m.Content:
+        """Content of a trial. The id of `ask` must be new on this connection.
+
+        Raises:
+            ControlError: the connection ended or no answer came in time.
+        """
+        silence = ControlError(
+            f"run {self._run} gave no {ask.kind} within {timeout:g} s: its engine may be busy; try again"
+        )
+        answer = await self._request(ask.id, ask, timeout, silence)
+        assert isinstance(answer, m.Content)
+        return answer
 
     async def close(self) -> None:
         """End the connection. The run does not notice."""
@@ -132,6 +191,22 @@ class ControlClient:
 
     # --- inside ----------------------------------------
 
+    async def _request(
+        self, id: str, message: m.Request, timeout: float, silence: ControlError
+    ) -> m.Result | m.Content:
+        future: asyncio.Future[m.Result | m.Content] = asyncio.get_running_loop().create_future()
+        waiting = self._waiting.setdefault(id, [])
+        waiting.append(future)
+        try:
+            self._send(message)
+            return await asyncio.wait_for(future, timeout)
+        except TimeoutError:
+            raise silence from None
+        finally:
+            waiting.remove(future)
+            if not waiting:
+                self._waiting.pop(id, None)
+
     def _send(self, message: m.Request) -> None:
         if self._closed is not None:
             raise ControlError(self._closed)
@@ -141,14 +216,15 @@ class ControlClient:
         why = f"run {self._run}: the engine closed the connection"
         try:
             while line := await self._reader.readline():
-                self.last_heard = time.monotonic()
                 message = m.decode_reply(line)
                 if isinstance(message, m.Failure):
                     why = f"run {self._run}: {message.text}"
                 elif isinstance(message, m.Heartbeat):
                     self.engine_seq, self.engine_ts = max(self.engine_seq, message.seq), message.ts
-                elif isinstance(message, m.Result):
+                elif isinstance(message, m.Result | m.Content):
                     self._resolve(message)
+                elif isinstance(message, m.Presence):
+                    self._take_presence(message)
                 elif not isinstance(message, m.Hello):
                     await self._stream.put(message)
         except OSError as error:
@@ -165,11 +241,15 @@ class ControlClient:
                 future.set_exception(ControlError(self._closed))
                 future.exception()  # seen here, so a waiter that was cancelled leaves no warning behind
 
-    def _resolve(self, message: m.Result) -> None:
-        result = CommandResult(id=message.id, status=message.status, text=message.text)
+    def _resolve(self, message: m.Result | m.Content) -> None:
         for future in self._waiting.get(message.id, []):
             if not future.done():
-                future.set_result(result)
+                future.set_result(message)
+
+    def _take_presence(self, message: m.Presence) -> None:
+        self.presence = tuple(message.viewers)
+        if self.on_presence is not None:
+            self.on_presence(self.presence)
 
     def _decode_state(self, raw: bytes) -> RunState:
         try:
@@ -190,155 +270,7 @@ class ControlClient:
         return event
 
 
-# --- without an event loop ----------------------------------------
-
-
-def new_command(name: str, args: Scalars | None = None, *, reason: str = "", dry_run: bool = False) -> Command:
-    """A command with a fresh id, in the name of this user on this host."""
-    return Command(id=uuid.uuid4().hex, command=name, args=args or {}, author=author(), reason=reason, dry_run=dry_run)
-
-
-def author() -> str:
-    """`user@host`, for the audit."""
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError):
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"
-
-
-def greet(path: str | os.PathLike[str], *, run: str = "", timeout: float = 1.0) -> m.Hello:
-    """Ask who listens. Blocking. Raises `ControlError` as `ControlClient.connect` does."""
-    with _Blocking(path, run, timeout) as connection:
-        return connection.hello
-
-
-def read_view(path: str | os.PathLike[str], *, run: str = "", timeout: float = 5.0) -> RunView:
-    """The run's state now. Blocking. Raises `ControlError`."""
-    with _Blocking(path, run, timeout) as connection:
-        connection.send(m.Subscribe())
-        history = History()
-        while True:
-            match connection.receive():
-                case m.HistoryRows(rows=rows):
-                    history.rows.extend(rows)
-                case m.StateNow(state=raw):
-                    try:
-                        return RunView(decode_state(bytes(raw)), history)
-                    except ValueError as error:
-                        raise _unreachable(connection.run, path, error) from None
-                case _:
-                    pass
-
-
-def send_command(
-    path: str | os.PathLike[str], command: Command, timeout: float = 30.0, *, run: str = ""
-) -> CommandResult:
-    """Send one command and wait for its result. Blocking. Raises `ControlError`."""
-    with _Blocking(path, run, timeout) as connection:
-        connection.send(m.CommandRequest.of(command))
-        while True:
-            match connection.receive():
-                case m.Result(id=command.id) as answer:
-                    return CommandResult(id=answer.id, status=answer.status, text=answer.text)
-                case _:
-                    pass
-
-
-class _Blocking:
-    """A connection on a plain socket, greeted; every error becomes a `ControlError`."""
-
-    def __init__(self, path: str | os.PathLike[str], run: str, timeout: float) -> None:
-        self.run = run or Path(path).stem
-        self._path, self._timeout = path, timeout
-        self._deadline = time.monotonic() + timeout
-        self._rest = b""
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            self._socket.settimeout(timeout)
-            self._socket.connect(os.fspath(path))
-            self.hello = _check_hello(self._line(), self.run)
-        except TimeoutError:
-            self._socket.close()
-            raise _silent(self.run, timeout) from None
-        except (OSError, ValueError) as error:
-            self._socket.close()
-            raise _unreachable(self.run, path, error) from None
-        except BaseException:
-            self._socket.close()
-            raise
-
-    def __enter__(self) -> _Blocking:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._socket.close()
-
-    def send(self, message: m.Request) -> None:
-        try:
-            self._socket.sendall(m.encode(message))
-        except OSError as error:
-            raise _unreachable(self.run, self._path, error) from None
-
-    def receive(self) -> m.AnyReply:
-        try:
-            message = m.decode_reply(self._line())
-        except TimeoutError:
-            raise ControlError(f"run {self.run} gave no answer within {self._timeout:g} s: it may be busy") from None
-        except (OSError, ValueError) as error:
-            raise _unreachable(self.run, self._path, error) from None
-        if isinstance(message, m.Failure):
-            raise ControlError(f"run {self.run}: {message.text}")
-        return message
-
-    def _line(self) -> bytes:
-        while b"\n" not in self._rest:
-            left = self._deadline - time.monotonic()
-            if left <= 0:
-                raise TimeoutError
-            self._socket.settimeout(left)
-            data = self._socket.recv(1 << 16)
-            if not data:
-                raise ConnectionError("the engine closed the connection")
-            self._rest += data
-            if len(self._rest) > m.MAX_OUTGOING:
-                raise ValueError("a line without end")
-        line, _, self._rest = self._rest.partition(b"\n")
-        return line
-
-
-def _check_hello(line: bytes, run: str) -> m.Hello:
-    if not line:
-        raise ConnectionError("the engine closed the connection")
-    try:
-        head = msgspec.json.decode(line, type=dict[str, object])
-    except msgspec.DecodeError:
-        raise ValueError("no Quarterdeck engine listens there") from None
-    if head.get("msg") == "error":
-        raise ControlError(f"run {run}: {head.get('text')}")
-    if head.get("protocol") != m.PROTOCOL:
-        raise ControlError(
-            f"run {run} speaks control protocol {head.get('protocol')}, this version {m.PROTOCOL}: "
-            "use the version of quarterdeck that started the run"
-        )
-    message = m.decode_reply(line)
-    if not isinstance(message, m.Hello):
-        raise ValueError("no Quarterdeck engine listens there")
-    return message
-
-
-def _unreachable(run: str, path: str | os.PathLike[str], error: Exception) -> ControlError:
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+def _no_answer(run: str, what: str, timeout: float) -> ControlError:
     return ControlError(
-        f"run {run} cannot be reached at {os.fspath(path)} ({reason}): `quarterdeck runs` shows which runs are live"
-    )
-
-
-def _silent(run: str, timeout: float) -> ControlError:
-    return ControlError(f"run {run} gave no answer within {timeout:g} s: its engine may be busy or stopped; try again")
-
-
-def _no_answer(run: str, command: Command, timeout: float) -> ControlError:
-    return ControlError(
-        f"run {run} did not answer {command.command} within {timeout:g} s: look at the run before sending it again"
+        f"run {run} did not answer {what} within {timeout:g} s: look at the run before sending it again"
     )

@@ -1,15 +1,21 @@
-"""One client of the control server: its requests, its stream, and its end when it is too slow or talks nonsense."""
+"""One client of the control server: its requests, its stream, and its end when it is too slow or talks nonsense.
+
+What a client asks to see of a trial is read on worker threads, one answer at a time, and sent when the client has
+taken what came before: a large transcript makes nobody else wait and gets nobody dropped.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from console.control import messages as m
+from console.control.watch import Attendant
 from console.state.model import encode_state
 from console.state.sanitize import sanitize
 
@@ -19,6 +25,7 @@ if TYPE_CHECKING:
 BUFFER_LIMIT = 1024 * 1024
 """Unsent bytes at which a client is dropped."""
 COMMANDS_AT_ONCE = 32
+ASKS_AT_ONCE = 16
 PAST_ATTEMPTS = 20
 PAST_BATCH = 2000
 
@@ -26,7 +33,11 @@ _log = logging.getLogger(__name__)
 
 
 class Connection:
-    """A client. It is `live` once it has everything up to the newest line; until then its own task feeds it."""
+    """A client. It is `live` once it has everything up to the newest line; until then its own task feeds it.
+
+    Attributes:
+        viewer: its place in the watch, None for one that does not attend.
+    """
 
     def __init__(
         self,
@@ -38,9 +49,12 @@ class Connection:
         self._server = server
         self._reader, self._writer = reader, writer
         self._peer = "" if peer is None else f"pid {peer[0]} uid {peer[1]}"
+        self.viewer: Attendant | None = None
         self._sent = 0
         self._live = False
         self._stream: asyncio.Task[None] | None = None
+        self._asks: deque[m.Ask] = deque()
+        self._asking: asyncio.Task[None] | None = None
         self._commands: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -53,10 +67,16 @@ class Connection:
         except OSError:
             pass
         finally:
-            self._live = False
-            if self._stream is not None:
-                self._stream.cancel()
+            self._stop_feeding()
+            if self.viewer is not None:
+                self._server.watch.leave(self.viewer)
             self._writer.close()
+
+    def _stop_feeding(self) -> None:
+        self._live = False
+        for task in (self._stream, self._asking):
+            if task is not None:
+                task.cancel()
 
     def push(self, data: bytes) -> None:
         """Put a message into the write buffer; drop the client when it holds too much."""
@@ -64,7 +84,8 @@ class Connection:
         if transport.is_closing():
             return
         transport.write(data)
-        if self._live and transport.get_write_buffer_size() > BUFFER_LIMIT:
+        fed = self._stream is not None and not self._live  # it waits for the client itself, message by message
+        if not fed and transport.get_write_buffer_size() > BUFFER_LIMIT:
             _log.warning("client %s reads too slowly: dropped, it can come back by cursor", self._peer)
             self._live = False
             transport.abort()
@@ -93,9 +114,7 @@ class Connection:
 
     async def finish(self, timeout: float) -> None:
         """Close in order; what the client does not take within `timeout` seconds is lost to it."""
-        self._live = False
-        if self._stream is not None:
-            self._stream.cancel()
+        self._stop_feeding()
         if self._commands:
             await asyncio.wait(self._commands, timeout=timeout)
         self._writer.close()
@@ -122,18 +141,57 @@ class Connection:
         except ValueError as error:
             self.refuse(f"not a message of the control protocol: {sanitize(str(error), 200)}")
             return False
-        if isinstance(request, m.CommandRequest):
-            return self._take_command(request)
-        if self._stream is not None:
-            self.refuse("subscribed twice on one connection")
-            return False
-        self._stream = asyncio.create_task(self._feed(request.cursor))
+        match request:
+            case m.CommandRequest():
+                return self._take_command(request)
+            case m.Ask():
+                return self._take_ask(request)
+            case m.Attend():
+                return self._attend(request)
+            case m.TakeWatch():
+                self._take_watch(request)
+            case m.Who():
+                self.push(m.encode(self._server.watch.presence(self.viewer)))
+            case m.Subscribe() if self._stream is None:
+                self._stream = asyncio.create_task(self._feed(request.cursor))
+            case m.Subscribe():
+                self.refuse("subscribed twice on one connection")
+                return False
         return True
+
+    def _attend(self, request: m.Attend) -> bool:
+        if self.viewer is not None:
+            self.refuse("attended twice on one connection")
+            return False
+        self.viewer = Attendant.of(request.author, request.act, self._peer)
+        if not self._server.watch.attend(self.viewer):
+            self.viewer = None
+            self.refuse("too many viewers attend this run already")
+            return False
+        return True
+
+    def _take_watch(self, request: m.TakeWatch) -> None:
+        watch = self._server.watch
+        if self.viewer is None:
+            done, text = False, "only a viewer that attends can have the watch"
+        elif request.back:
+            done, text = watch.give_back(self.viewer)
+        else:
+            done, text = watch.take(self.viewer, request.from_)
+        self.push(m.encode(m.Result(id=request.id, status="done" if done else "refused", text=text)))
 
     def _take_command(self, request: m.CommandRequest) -> bool:
         if len(self._commands) >= COMMANDS_AT_ONCE:
             self.refuse(f"more than {COMMANDS_AT_ONCE} commands at once")
             return False
+        if self.viewer is not None:
+            request.author = request.author or self.viewer.author
+            # A command that is known already does nothing anew: its sender, reconnected, asks for the result.
+            if not request.dry_run and not self._server.dispatcher.knows(request.id):
+                refusal = self._server.watch.refusal(self.viewer)
+                if refusal:
+                    self.push(m.encode(m.Result(id=request.id, status="refused", text=refusal)))
+                    return True
         task = asyncio.create_task(self._answer(request))
         self._commands.add(task)
         task.add_done_callback(self._commands.discard)
@@ -142,6 +200,26 @@ class Connection:
     async def _answer(self, request: m.CommandRequest) -> None:
         result = await self._server.dispatcher.submit(request.to_command(), self._peer)
         self.push(m.encode(m.Result(id=request.id, status=result.status, text=result.text)))
+
+    # --- content ----------------------------------------
+
+    def _take_ask(self, request: m.Ask) -> bool:
+        if len(self._asks) >= ASKS_AT_ONCE:
+            self.refuse(f"more than {ASKS_AT_ONCE} questions at once")
+            return False
+        self._asks.append(request)
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._answer_asks())
+        return True
+
+    async def _answer_asks(self) -> None:
+        while self._asks:
+            data = await self._server.content_of(self._asks.popleft())
+            try:
+                await self._writer.drain()
+            except OSError:
+                return  # `run` ends too
+            self.push(data)
 
     # --- stream ----------------------------------------
 

@@ -44,12 +44,16 @@ class CommandHandler(Protocol):
 
 
 class CommandDispatcher:
-    """Takes commands from any number of senders; each id is done once."""
+    """Takes commands from any number of senders; each id is done once.
+
+    Attributes:
+        append_event, audit: where everything that an operator does is written first; the watch uses them too.
+    """
 
     def __init__(self, append_event: Callable[[Event], object], audit: AuditLog, handler: CommandHandler) -> None:
         """`append_event` must have a command's event on the disk when it returns, as the journal writer has."""
-        self._append = append_event
-        self._audit = audit
+        self.append_event = append_event
+        self.audit = audit
         self._handler = handler
         self._tasks: dict[str, tuple[bytes, asyncio.Task[CommandResult]]] = {}
 
@@ -75,6 +79,10 @@ class CommandDispatcher:
             return CommandResult(id=command.id, status="refused", text=f"id {command.id} was used for another command")
         return await asyncio.shield(known[1])
 
+    def knows(self, command_id: str) -> bool:
+        """Whether a command of this id was taken already: sending it again only asks for its result."""
+        return command_id in self._tasks
+
     async def close(self) -> None:
         """Cancel what is under way; each such command is recorded as refused because the engine ended."""
         tasks = [task for _, task in self._tasks.values() if not task.done()]
@@ -84,17 +92,17 @@ class CommandDispatcher:
 
     async def _carry_out(self, command: Command, peer: str) -> CommandResult:
         try:
-            self._append(
+            self.append_event(
                 CommandRequested(
                     id=command.id, command=command.command, args=command.args, author=command.author,
                     reason=command.reason,
                 )
             )  # fmt: skip
-            self._audit.intent(command, peer)
+            self.audit.intent(command, peer)
             possible, text = self._describe(command)
             if not possible:
                 return self._finish(command, peer, "refused", text)
-            self._append(CommandAccepted(id=command.id, effect=text))
+            self.append_event(CommandAccepted(id=command.id, effect=text))
         except Exception as error:
             _log.exception("command %s was not recorded, so not done", command.command)
             text = f"it could not be recorded ({_short(error)}), so nothing was done"
@@ -112,8 +120,8 @@ class CommandDispatcher:
         """Record the end. A full disk must not hide from the sender what was done."""
         result = CommandResult(id=command.id, status=status, text=sanitize(text, REASON_LIMIT))
         try:
-            self._append(CommandFinished(id=command.id, status=status, result=result.text))
-            self._audit.result(command, result, peer)
+            self.append_event(CommandFinished(id=command.id, status=status, result=result.text))
+            self.audit.result(command, result, peer)
         except Exception:
             _log.exception("the result of command %s (%s) was not recorded", command.command, status)
         return result

@@ -11,6 +11,7 @@ import msgspec
 
 from console.control.client import ControlClient
 from console.control.commands import Command, CommandResult
+from console.control.messages import Ask, Content, Viewer
 from console.errors import ControlError
 from console.journal.events import Event, RunFinished, RunStarted
 from console.state.reduce import RunView
@@ -42,6 +43,7 @@ class RunFollower:
     Attributes:
         cursor: `seq` of the last event handed out, None before the first view.
         client: the open connection, None while the link is down.
+        presence: who attends, empty while the link is down; on_presence: called whenever it changed.
     """
 
     def __init__(
@@ -52,11 +54,19 @@ class RunFollower:
         cursor: int | None = None,
         alive: Callable[[], bool] | None = None,
         connect_timeout: float = 5.0,
+        author: str = "",
+        act: bool = True,
     ) -> None:
-        """`alive` is asked whenever the link is down; once it says False, one more attempt is made, then the end."""
+        """`alive` is asked whenever the link is down; once it says False, one more attempt is made, then the end.
+
+        With an `author`, each connection attends under this name; `act`: it takes the watch when that is free.
+        """
         self.cursor = cursor
         self.client: ControlClient | None = None
         self._path, self._run, self._alive, self._timeout = path, run, alive, connect_timeout
+        self._author, self._act = author, act
+        self.presence: tuple[Viewer, ...] = ()
+        self.on_presence: Callable[[tuple[Viewer, ...]], object] | None = None
         self._heard: float | None = None
 
     @property
@@ -81,6 +91,7 @@ class RunFollower:
             try:
                 async with await ControlClient.connect(self._path, run=self._run, timeout=self._timeout) as client:
                     self.client, last_try = client, False
+                    self._attend(client)
                     missed = 0 if self.cursor is None else max(0, client.hello.seq - self.cursor)
                     yield LinkUp(missed=missed, again=again)
                     async for item in client.subscribe(self.cursor):
@@ -94,6 +105,7 @@ class RunFollower:
             finally:
                 if self.client is not None:
                     self._heard, self.client = self.client.last_heard, None
+                    self._take_presence(())
             again = True
             if finished:
                 return
@@ -108,9 +120,31 @@ class RunFollower:
 
     async def command(self, command: Command, timeout: float = 30.0) -> CommandResult:
         """Send a command on the open connection. Raises `ControlError` when there is none."""
+        return await self._open_client().command(command, timeout)
+
+    async def ask(self, ask: Ask, timeout: float = 30.0) -> Content:
+        """Content of a trial. Raises `ControlError` without a connection or an answer."""
+        return await self._open_client().ask(ask, timeout)
+
+    async def take_watch(self, back: bool = False, from_: str | None = None) -> CommandResult:
+        """As `ControlClient.take_watch`. Raises `ControlError` without a connection or an answer."""
+        return await self._open_client().take_watch(back, from_)
+
+    def _open_client(self) -> ControlClient:
         if self.client is None:
             raise ControlError(f"run {self._run or self._path}: no connection to the engine now; try again")
-        return await self.client.command(command, timeout)
+        return self.client
+
+    def _attend(self, client: ControlClient) -> None:
+        if self._author:
+            client.on_presence = self._take_presence
+            client.attend(self._author, self._act)
+
+    def _take_presence(self, viewers: tuple[Viewer, ...]) -> None:
+        if viewers != self.presence:
+            self.presence = viewers
+            if self.on_presence is not None:
+                self.on_presence(viewers)
 
     def _take(self, item: RunView | Event) -> bool:
         """Move the cursor. False for an event that was handed out already. After a hole the next view starts anew."""

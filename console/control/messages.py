@@ -1,7 +1,7 @@
 """What goes over the socket: one JSON object a line, told apart by `msg`. Journal lines travel in `events`, unchanged.
 
 The server speaks first, with `hello`. A client sends `subscribe` and `attend` (once a connection), and any number of
-`command` and `ask`.
+`command`, `take_watch`, `ask` and `who`.
 Unknown fields from the server are ignored by older clients; a request with unknown fields is refused, since ignoring a
 word of a command may do the wrong thing. A change of meaning raises `PROTOCOL`.
 """
@@ -70,11 +70,19 @@ class Attend(Request, tag="attend"):
 class TakeWatch(Request, tag="take_watch"):
     """Take the watch over, whoever has it; with `back` give it back. Only a connection that attends may ask.
 
-    `from_`: who is believed to have it; when somebody else has it by now, the request is refused.
+    Attributes:
+        id: the `Result` bears it.
+        from_: who is believed to have it, empty for nobody; when that is no longer so, the request is refused. None
+            takes it from whoever has it.
     """
 
+    id: str = ""
     back: bool = False
     from_: str | None = msgspec.field(default=None, name="from")
+
+
+class Who(Request, tag="who"):
+    """Ask for the `Presence` once, without attending."""
 
 
 ContentKind = Literal["transcript", "verifier", "tokens", "log", "result"]
@@ -86,8 +94,9 @@ class Ask(Request, tag="ask"):
     Attributes:
         id: the answer bears it; kind: transcript (turns as they are captured), verifier (its output), tokens (captured
             ids with text and log-probs of one call), log (Harbor's log of the trial), result (Harbor's, redacted).
-        step, group, trial, try_: indices from 0.
-        cursor: where to go on, 0 for the start; limit: items or lines at most, bounded by the server.
+        step, group, trial, try_: indices from 0; -1 for `try_` means the last one.
+        cursor: where to go on, 0 for the start, -1 for the end: the last items there are, then on from there.
+        limit: items or lines at most, bounded by the server.
         call: of kind tokens, which call, from 0; -1 for the last one.
     """
 
@@ -198,7 +207,8 @@ class Content(Reply, tag="content"):
 
     Attributes:
         cursor: for the next `Ask`; more: there is more already; over: nothing will be added any more.
-        note: why there is nothing, or what is missing, in one sentence; calls: captured calls so far.
+        note: why there is nothing, or what is missing, in one sentence.
+        calls: captured calls so far; call: of kind tokens, which one was meant, -1 for none; try_: which try.
     """
 
     id: str
@@ -210,6 +220,8 @@ class Content(Reply, tag="content"):
     tokens: list[Token] = []
     lines: list[str] = []
     calls: int = 0
+    call: int = -1
+    try_: int = msgspec.field(default=0, name="try")
     note: str = ""
 
 
@@ -219,7 +231,7 @@ class Failure(Reply, tag="error"):
     text: str
 
 
-AnyRequest = Subscribe | CommandRequest | Attend | TakeWatch | Ask
+AnyRequest = Subscribe | CommandRequest | Attend | TakeWatch | Ask | Who
 AnyReply = Hello | HistoryRows | StateNow | Events | Heartbeat | Result | Presence | Content | Failure
 
 _encoder = msgspec.json.Encoder()

@@ -15,6 +15,7 @@ from console.control.client import read_view
 from console.control.follow import Item, LinkDown, RunFollower
 from console.control.registry import RunEntry, engine_alive, entries
 from console.errors import ControlError, RecordingError, UsageError
+from console.journal.reader import Journal
 from console.records.run_dir import RunRecord
 from console.state.reduce import RunView, apply
 
@@ -167,6 +168,8 @@ async def _file_items(run: RunInfo, cursor: int | None) -> AsyncGenerator[Item, 
         yield view
     else:
         view = await asyncio.to_thread(record.view_at, cursor)
+    if not isinstance(record.journal, Journal):  # a log that nobody writes any more
+        return
     follower = record.journal.follow(view.state.seq)
     while True:
         alive = await asyncio.to_thread(run.alive)  # before the poll: what a dying engine wrote last is read

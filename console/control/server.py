@@ -11,6 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from console.control import messages as m
@@ -18,11 +19,15 @@ from console.control.binding import listen, may_connect, peer_of
 from console.control.connection import Connection
 from console.control.dispatch import CommandDispatcher
 from console.control.tail import Tail
+from console.control.watch import Watch
 from console.journal.events import Event
+from console.records.content import TrialContent
 from console.state.reduce import RunView
+from console.state.sanitize import sanitize
 
 HEARTBEAT_SECONDS = 2.0
 CLOSING_SECONDS = 1.0
+CONTENT_THREADS = 2
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +37,7 @@ class ControlServer:
 
     Attributes:
         path: the socket; view: the run's view now; past: some journal lines after a `seq`, read from the files;
-        dispatcher: where commands go; tail: the newest lines.
+        dispatcher: where commands go; watch: who attends, and who may act; tail: the newest lines.
     """
 
     def __init__(
@@ -44,14 +49,21 @@ class ControlServer:
         view: Callable[[], RunView],
         past: Callable[[int], Iterable[bytes]],
         dispatcher: CommandDispatcher,
+        content: Callable[[m.Ask], m.Content] | None = None,
     ) -> None:
-        """Nothing is opened before `start`. `past` (see `PastLines`) is called on worker threads."""
+        """Nothing is opened before `start`. `past` (see `PastLines`) and `content` are called on worker threads.
+
+        `content` answers what viewers ask of a trial; by default from the run directory.
+        """
         self.path = path
         self.view = view
         self.past = past
         self.dispatcher = dispatcher
+        self.watch = Watch(dispatcher.append_event, dispatcher.audit, self._tell_presence)
         self.tail = Tail(view().state.seq)
         self._run_id, self._run_dir = run_id, run_dir
+        self._content = content if content is not None else TrialContent(run_dir).answer
+        self._readers = ThreadPoolExecutor(CONTENT_THREADS, thread_name_prefix="content")
         self._pending: list[bytes] = []
         self._scheduled = False
         self._connections: set[Connection] = set()
@@ -88,14 +100,20 @@ class ControlServer:
         """Connections now."""
         return len(self._connections)
 
+    async def content_of(self, ask: m.Ask) -> bytes:
+        """The encoded answer to a question of a viewer, read on a worker thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read_content, ask)
+
     async def close(self) -> None:
         """Hand out the last lines, end all connections, remove the socket."""
+        self.watch.close()
         self._flush()
         if self._heart is not None:
             self._heart.cancel()
         if self._server is not None:
             self._server.close()
         await asyncio.gather(*(c.finish(CLOSING_SECONDS) for c in list(self._connections)), return_exceptions=True)
+        self._readers.shutdown(wait=False, cancel_futures=True)
         self._remove_socket()
 
     # --- inside ----------------------------------------
@@ -110,6 +128,19 @@ class ControlServer:
         first = self.tail.last - len(lines) + 1
         for connection in list(self._connections):
             connection.live_lines(first, lines, batches)
+
+    def _read_content(self, ask: m.Ask) -> bytes:
+        try:
+            return m.encode(self._content(ask))
+        except Exception as error:
+            _log.exception("content (%s) cannot be read", ask.kind)
+            why = f"it cannot be read: {type(error).__name__}: {sanitize(str(error), 200)}"
+            return m.encode(m.Content(id=sanitize(ask.id, 64), kind=ask.kind, cursor=ask.cursor, note=why))
+
+    def _tell_presence(self) -> None:
+        for connection in list(self._connections):
+            if connection.viewer is not None:
+                connection.push(m.encode(self.watch.presence(connection.viewer)))
 
     async def _beat(self) -> None:
         while True:

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Literal
 
+from console.control.client import author as this_user
 from console.control.commands import Command, CommandResult
 from console.control.follow import LinkDown, LinkUp, RunFollower
-from console.control.messages import Viewer
+from console.control.messages import Ask, Content, Viewer
 from console.errors import ControlError, QuarterdeckError
 from console.journal.events import RunFinished
 from console.state.reduce import RunView, apply
@@ -33,24 +34,37 @@ class LiveSource:
         view: RunView | None = None,
         local: bool = True,
         ready: Callable[[], object] | None = None,
+        author: str | None = None,
+        act: bool = True,
     ) -> None:
         """`view` is painted until the engine answers; `local`: the engine's process is on this machine.
 
-        `ready` is called on a thread before the first connection; what it raises ends up in `failure`.
+        `ready` is called on a thread before the first connection; what it raises ends up in `failure`. The console
+        attends as `author` (this user on this host by default); without `act` it only looks.
         """
         self._ready = ready
         self.failure: QuarterdeckError | None = None
         self.view = view if view is not None else RunView()
         self.version = 0
         self.listener: EventListener | None = None
-        self.presence: tuple[Viewer, ...] = ()
-        self.acts = True
-        self._local = local
-        self._follower = RunFollower(socket, run=run, alive=self._alive)
+        self._local, self._act = local, act
+        self._follower = RunFollower(socket, run=run, alive=self._alive, author=author or this_user(), act=act)
+        self._follower.on_presence = self._presence_changed
         self._task: asyncio.Task[None] | None = None
         self._up = False
         self._over = False
         self._why = ""
+
+    @property
+    def presence(self) -> tuple[Viewer, ...]:
+        """Who attends, this console included; empty while the link is down."""
+        return self._follower.presence
+
+    @property
+    def acts(self) -> bool:
+        """Whether commands go through: this console holds the watch, or would get it because nobody does."""
+        holder = next((viewer for viewer in self.presence if viewer.acts), None)
+        return self._act and (holder is None or holder.you)
 
     async def start(self) -> None:
         """Begin to follow."""
@@ -83,11 +97,31 @@ class LiveSource:
             raise ControlError("the run is over: there is nothing left to command")
         return await self._follower.command(command)
 
+    async def ask(self, ask: Ask) -> Content:
+        """Content of a trial, from the engine. Raises `ControlError` without a connection or an answer."""
+        return await self._follower.ask(ask)
+
+    async def take_watch(self, back: bool = False) -> str:
+        """Take the watch from whoever this console believes to have it, or give it back; what came of it.
+
+        Raises:
+            ControlError: it was refused, for instance because somebody else has it by now; or no answer.
+        """
+        holder = next((viewer.author for viewer in self.presence if viewer.acts), "")
+        result = await self._follower.take_watch(back, from_=holder)
+        text = sanitize(result.text, limit=200)
+        if result.status != "done":
+            raise ControlError(text)
+        return text
+
     async def close(self) -> None:
         """Close the connection; the run goes on."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+
+    def _presence_changed(self, viewers: tuple[Viewer, ...]) -> None:
+        self.version += 1
 
     def _alive(self) -> bool:
         if self.view.state.status in _ENDED:

@@ -1,0 +1,394 @@
+"""What a trial said and did, for viewers: transcript, verifier output, captured tokens, log, result.
+
+Read from the run directory on demand, the same for a run that goes on and for a recording. An answer is bounded: at
+most `ITEMS` items and about `ANSWER_BYTES` as JSON; longer fields are cut and say so. Texts come from policies, tools
+and sandboxes and are not sanitised here: whoever paints them does that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from console.control.messages import Ask, Content, Token, Turn
+from console.errors import RecordingError
+from console.records.calls import CallLine, StepCalls
+from console.records.redact import redact
+from console.records.trial_files import StepEnds, TrialDirs, TryEnds, names_in, read_block
+
+ITEMS = 200
+ANSWER_BYTES = 256 << 10
+FIELD_CHARS = 16_000
+LINE_CHARS = 4000
+READ_BYTES = 32 << 20
+"""Bytes of captured calls that are read for one answer."""
+RESULT_BYTES = 4 << 20
+TAIL_BYTES = 64 << 10
+FILES_SHOWN = 32
+TRIES = 100
+STEPS_INDEXED = 4
+_TURN_BITS, _TOKEN_BITS, _FILE_BITS = 16, 28, 44
+_FILES_FIRST = ("trial.log", "test-stdout.txt", "test-stderr.txt")
+_GROWING = _FILES_FIRST[:2]
+
+
+class TrialContent:
+    """Answers questions about the trials of one run directory. Safe to call from several threads.
+
+    What is not there is said in the answer's `note`; nothing is raised for it.
+    """
+
+    def __init__(self, run_dir: Path | str) -> None:
+        """Nothing is opened before the first question."""
+        self._run_dir = Path(run_dir)
+        self._ends = StepEnds(self._run_dir)
+        self._dirs = TrialDirs(self._run_dir)
+        self._steps: OrderedDict[int, StepCalls] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def answer(self, ask: Ask) -> Content:
+        """The content asked for, from its cursor on. May read files for a while: not for an event loop."""
+        content = Content(id=ask.id[:64], kind=ask.kind, cursor=max(0, ask.cursor))
+        if min(ask.step, ask.group, ask.trial) < 0 or max(ask.step, ask.group, ask.trial) >= 1 << 31:
+            content.over, content.note = True, "there is no such trial"
+            return content
+        try:
+            # The end first: what was captured before it is then found, and nothing can follow.
+            ends = self._ends.of(ask.step)
+        except RecordingError as error:
+            ends = TryEnds()
+            content.note = str(error)
+        try:
+            with self._lock:
+                calls = self._calls_of(ask.step)
+                found = calls.refresh()
+            ask = self._which_try(ask, calls, ends)
+            content.try_ = ask.try_
+            content.over = ends.over or (ask.group, ask.trial, ask.try_) in ends.dirs
+            first, behind = calls.span(_key(ask))
+            content.calls = behind - first
+            if ask.kind in ("transcript", "tokens"):
+                if not calls.complete and found:
+                    content.over, content.note = False, "the captured calls of this step are still being looked through"
+                elif not found:
+                    content.note = "no calls of this step were captured"
+                fill = _fill_tokens if ask.kind == "tokens" else _fill_transcript
+                fill(content, ask, calls)
+            else:
+                self._fill_from_files(content, ask, ends)
+        except OSError as error:
+            content.note = f"it cannot be read: {error.strerror or error}"
+        if content.more:
+            content.over = False
+        return content
+
+    def _calls_of(self, step: int) -> StepCalls:
+        calls = self._steps.get(step)
+        if calls is None:
+            calls = self._steps[step] = StepCalls(self._run_dir / "capture" / f"calls-{step:06d}.jsonl")
+            while len(self._steps) > STEPS_INDEXED:
+                self._steps.popitem(last=False)
+        self._steps.move_to_end(step)
+        return calls
+
+    def _which_try(self, ask: Ask, calls: StepCalls, ends: TryEnds) -> Ask:
+        if ask.try_ >= 0:
+            return ask
+        ended = [try_ for group, trial, try_ in ends.dirs if (group, trial) == (ask.group, ask.trial)]
+        known = [try_ for try_ in range(TRIES) if _key(ask, try_) in calls]
+        return msgspec.structs.replace(ask, try_=max([0, *ended, *known]))
+
+    # --- Harbor's files -----------------------------------------------------------------------------------------
+
+    def _fill_from_files(self, content: Content, ask: Ask, ends: TryEnds) -> None:
+        recorded = ends.dirs.get((ask.group, ask.trial, ask.try_))
+        name, content.note = self._dirs.locate(recorded, _key(ask))
+        if name is None:
+            if content.over and not recorded:
+                content.note = "this try ended before Harbor had files of it"
+            return
+        with self._dirs.open(name) as directory:
+            if directory is None:
+                content.note = "Harbor's directory of this trial is gone"
+            elif ask.kind == "result":
+                _fill_result(content, ask, directory)
+            elif ask.kind == "log":
+                _fill_lines(content, ask, [("trial.log", directory, ""), ("exception.txt", directory, "exception.txt")])
+                if not content.lines and content.cursor == 0:
+                    content.note = "the log is empty so far"
+            else:
+                with self._verifier_files(name) as files:
+                    _fill_lines(content, ask, files)
+                if not content.lines and content.cursor == 0:
+                    content.note = (
+                        "the verifier has written nothing" if content.over else "the verifier has not run yet"
+                    )
+
+    def _verifier_files(self, name: str) -> _OpenFiles:
+        """The verifier's files, of multi-step trials those of each step; the tests' output before the rest."""
+        files = _OpenFiles()
+        try:
+            self._add_files(files, name, "verifier")
+            with self._dirs.open(name, "steps") as steps:
+                for step in names_in(steps) if steps is not None else []:
+                    self._add_files(files, name, "steps", step, "verifier")
+        except BaseException:
+            files.close()
+            raise
+        return files
+
+    def _add_files(self, files: _OpenFiles, *parts: str) -> None:
+        with self._dirs.open(*parts) as directory:
+            if directory is None:
+                return
+            kept = os.dup(directory)
+            files.descriptors.append(kept)
+            label = "/".join(parts[1:])
+            named = [(name, kept, f"{label}/{name}") for name in sorted(names_in(directory), key=_place_of_file)]
+            files.files += named[: FILES_SHOWN - len(files.files)]
+
+
+_File = tuple[str, int, str]
+"""Name, descriptor of its directory, and the heading of its lines (none when empty)."""
+
+
+def _place_of_file(name: str) -> tuple[int, str]:
+    return (_FILES_FIRST.index(name) if name in _FILES_FIRST else len(_FILES_FIRST)), name
+
+
+class _OpenFiles:
+    """Files, and their directories, which are open as long as it is."""
+
+    def __init__(self) -> None:
+        self.descriptors: list[int] = []
+        self.files: list[_File] = []
+
+    def __enter__(self) -> list[_File]:
+        return self.files
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self.descriptors.clear()
+
+
+class _Room:
+    """What still fits into an answer."""
+
+    def __init__(self, limit: int) -> None:
+        self._items, self._bytes, self._empty = max(1, min(limit, ITEMS)), ANSWER_BYTES, True
+
+    def take(self, item: object) -> bool:
+        """Whether the item fits, and takes its room; the first one always does."""
+        size = len(msgspec.json.encode(item)) + 1
+        if self._items < 1 or (size > self._bytes and not self._empty):
+            return False
+        self._items, self._bytes, self._empty = self._items - 1, self._bytes - size, False
+        return True
+
+
+def _key(ask: Ask, try_: int | None = None) -> str:
+    """The engine's name of the try, as the call log has it."""
+    return f"s{ask.step}.g{ask.group}.t{ask.trial}.y{ask.try_ if try_ is None else try_}"
+
+
+def _cut(text: str, limit: int) -> tuple[str, int]:
+    """The text's beginning, one that JSON can carry, and how many characters are left out."""
+    if len(text) > limit:
+        return text[:limit], len(text) - limit
+    return text, 0
+
+
+# --- captured calls -------------------------------------------------------------------------------------------------
+
+
+def _fill_transcript(content: Content, ask: Ask, calls: StepCalls) -> None:
+    key, room, left = _key(ask), _Room(ask.limit), READ_BYTES
+    first, behind = calls.span(key)
+    position, skip = ask.cursor >> _TURN_BITS, ask.cursor & ((1 << _TURN_BITS) - 1)
+    if ask.cursor < 0:
+        position, skip = max(first, behind - max(1, ask.limit // 4)), 0
+        if position > first:
+            content.note = f"{position - first} earlier calls are left out"
+    elif position < first:
+        position, skip = first, 0
+    textless = False
+    while position < behind:
+        if left <= 0:
+            content.more = True
+            break
+        line, cost = calls.read(key, position)
+        left -= max(1, cost)
+        turns = [] if line is None else list(_turns(line, position - first))
+        textless = textless or (line is not None and line.reply is None)
+        for turn in turns[skip:]:
+            if not room.take(turn):
+                content.more = True
+                break
+            content.turns.append(turn)
+            skip += 1
+        if content.more:
+            break
+        position, skip = position + 1, 0
+    content.cursor = max(content.cursor, position << _TURN_BITS | skip)
+    if not calls.complete:
+        content.more = True
+    elif textless:
+        content.note = "these calls were captured without their text"
+    elif content.over and behind == first and not content.note:
+        content.note = "this try made no model call that was answered"
+
+
+def _turns(line: CallLine, number: int) -> Iterator[Turn]:
+    if line.kept and number == 0:
+        yield Turn(call=number, role="system", text=f"[{line.kept} earlier messages were not captured]")
+    for message in line.messages[: (1 << _TURN_BITS) - 4]:
+        text, cut = _cut(message.text, FIELD_CHARS)
+        yield Turn(call=number, role=message.role[:40], text=text, cut=cut + max(0, message.cut))
+    text, cut = _cut(line.reply or "", FIELD_CHARS)
+    yield Turn(
+        call=number, role="assistant", text=text, ts=line.ts, prompt_tokens=line.prompt_tokens,
+        sampled_tokens=line.sampled_tokens, seconds=line.seconds, stop_reason=line.stop_reason[:40],
+        cut=cut + max(0, line.reply_cut),
+    )  # fmt: skip
+
+
+def _fill_tokens(content: Content, ask: Ask, calls: StepCalls) -> None:
+    key, room = _key(ask), _Room(ask.limit)
+    first, behind = calls.span(key)
+    # The cursor knows its call, so that the last one stays the same while others come.
+    number, start = (ask.cursor >> _TOKEN_BITS) - 1, ask.cursor & ((1 << _TOKEN_BITS) - 1)
+    if ask.cursor <= 0:
+        number, start = (behind - first - 1 if ask.call < 0 else ask.call), 0
+    if not 0 <= number < behind - first:
+        if calls.complete and not content.note:
+            content.note = f"call {number + 1} was not captured" if ask.call >= 0 else "no call was captured yet"
+        content.more = not calls.complete
+        return
+    content.call, content.over = number, True
+    line, _ = calls.read(key, first + number)
+    try:
+        tokens = list(line.tokens()) if line is not None else None
+    except ValueError:
+        tokens = None
+    if tokens is None:
+        content.note = "this call's line cannot be read"
+        return
+    if ask.cursor < 0:
+        start = max(0, len(tokens) - max(1, min(ask.limit, ITEMS)))
+    if tokens and not any(text for _, text, _ in tokens):
+        content.note = "these tokens were captured without their text"
+    for id, text, logprob in tokens[start:]:
+        token = Token(id=id, text=_cut(text, FIELD_CHARS)[0], logprob=logprob)
+        if not room.take(token):
+            content.more = True
+            break
+        content.tokens.append(token)
+        start += 1
+    content.cursor = (number + 1) << _TOKEN_BITS | start
+
+
+# --- lines ------------------------------------------------------------------------------------------------------------
+
+
+def _fill_lines(content: Content, ask: Ask, files: list[_File]) -> None:
+    """Lines of several files, one after the other. The cursor is the file's place in the list and an offset in it.
+
+    While the trial runs, only the file that grows is read: the others are complete when it ends.
+    """
+    room = _Room(max(2, ask.limit))  # a heading is not alone
+    place, offset = ask.cursor >> _FILE_BITS, ask.cursor & ((1 << _FILE_BITS) - 1)
+    if ask.cursor < 0:
+        place, offset = 0, -TAIL_BYTES
+    while place < len(files):
+        name, directory, heading = files[place]
+        if not content.over and name not in _GROWING:
+            break
+        block = read_block(name, directory, offset, ANSWER_BYTES)
+        if block is not None:
+            data, size = block
+            if offset < 0:
+                offset, data = _whole_lines(data, size)
+                if offset > 0:
+                    content.lines.append(f"[{offset} earlier bytes are left out]")
+            if heading and offset == 0 and data and not _put(content, room, f"== {heading} =="):
+                break
+            offset = _put_lines(content, room, data, offset, at_end=content.over and offset + len(data) >= size)
+            if content.more:
+                break
+        if not content.over:
+            break
+        place, offset = place + 1, 0
+    content.cursor = max(content.cursor, place << _FILE_BITS | max(0, offset))
+
+
+def _whole_lines(data: bytes, size: int) -> tuple[int, bytes]:
+    """The end of a file from its first whole line on, and where that begins."""
+    start = size - len(data)
+    if start > 0:
+        begin = data.find(b"\n") + 1
+        return start + begin, data[begin:]
+    return 0, data
+
+
+def _put_lines(content: Content, room: _Room, data: bytes, offset: int, at_end: bool) -> int:
+    """Put whole lines into the answer; the offset behind them. A last line without an end waits for it."""
+    start = 0
+    while start < len(data):
+        end = data.find(b"\n", start)
+        if end < 0:
+            if not at_end and len(data) < ANSWER_BYTES:
+                break
+            if start > 0 and len(data) == ANSWER_BYTES:
+                content.more = True  # this line from its start next time
+                break
+            end = len(data)
+        text, cut = _cut(data[start:end].decode("utf-8", "replace").removesuffix("\r"), LINE_CHARS)
+        if not _put(content, room, f"{text} [{cut} characters left out]" if cut else text):
+            break
+        start = end + 1
+    else:
+        content.more = content.more or len(data) == ANSWER_BYTES
+    return offset + min(start, len(data))
+
+
+def _put(content: Content, room: _Room, line: str) -> bool:
+    if room.take(line):
+        content.lines.append(line)
+        return True
+    content.more = True
+    return False
+
+
+def _fill_result(content: Content, ask: Ask, directory: int) -> None:
+    block = read_block("result.json", directory, 0, RESULT_BYTES)
+    if block is None:
+        content.note = "Harbor has not written a result" + ("" if content.over else " yet")
+        return
+    data, size = block
+    if size > RESULT_BYTES:
+        content.note = f"the result has {size} bytes, which is too long to show"
+        return
+    try:
+        text = json.dumps(redact(json.loads(data)), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        content.note = "the result is not JSON" + ("" if content.over else " yet")
+        return
+    room = _Room(ask.limit)
+    lines = text.encode("utf-8", "replace").decode().split("\n")
+    start = max(0, len(lines) - ask.limit) if ask.cursor < 0 else ask.cursor
+    for line in lines[start:]:
+        text, cut = _cut(line, LINE_CHARS)
+        if not _put(content, room, f"{text} [{cut} characters left out]" if cut else text):
+            break
+        start += 1
+    content.cursor = max(content.cursor, start)
