@@ -61,24 +61,30 @@ def _text(state: RunState, event: ev.Event) -> tuple[str, str, str | None]:
             where = f", resumed at step {resumed}" if resumed is not None else ""
             return f"run {clean(event.name or event.run_id)} started{where}", "info", None
         case ev.RunFinished():
-            text = f"run {event.status}, exit {event.exit_code}" + (f": {clean(event.reason)}" if event.reason else "")
+            text = f"run {clean(event.status)}, exit {event.exit_code}" + (
+                f": {clean(event.reason)}" if event.reason else ""
+            )
             return text, "info" if event.exit_code == 0 else "warning", None
         case ev.CheckpointSaved():
             return f"checkpoint {clean(event.name)} saved at step {event.step}", "info", None
         case ev.AlarmOpened():
             return f"alarm: {clean(event.text)}", "error" if event.level == "critical" else "warning", None
         case ev.AlarmClosed():
-            return f"alarm over: {event.key}", "info", None
+            return f"alarm over: {clean(event.key)}", "info", None
         case ev.AlarmAcked():
-            return f"alarm {event.key} acknowledged by {clean(event.by) or 'operator'}", "info", None
+            return f"alarm {clean(event.key)} acknowledged by {clean(event.by) or 'operator'}", "info", None
         case ev.AlarmShelved():
             what = "shelved" if event.until > event.ts else "back from the shelf"
-            return f"alarm {event.key} {what}, by {clean(event.by) or 'operator'}", "info", None
+            return f"alarm {clean(event.key)} {what}, by {clean(event.by) or 'operator'}", "info", None
         case ev.DispatchPaused():
             what = "paused: no new trial begins" if event.paused else "resumed"
             return f"dispatch {what}, by {clean(event.by) or 'operator'}", "warning" if event.paused else "info", None
         case ev.RunTuned():
-            return f"{event.name} {_setting(event.old)} -> {_setting(event.new)}, by {clean(event.by)}", "info", None
+            return (
+                f"{clean(event.name)} {_setting(event.old)} -> {_setting(event.new)}, by {clean(event.by)}",
+                "info",
+                None,
+            )
         case ev.TaskQuarantined():
             what = "quarantined: new batches leave it out" if event.on else "out of quarantine"
             return f"task {clean(event.task)} {what}, by {clean(event.by)}", "warning" if event.on else "info", None
@@ -88,19 +94,19 @@ def _text(state: RunState, event: ev.Event) -> tuple[str, str, str | None]:
             before = f", before {clean(event.previous)}" if event.previous else ""
             return f"{clean(event.by)} has the watch{before}", "info", None
         case ev.CommandRequested():
-            return f"{event.command} requested by {clean(event.author) or 'operator'}", "info", None
+            return f"{clean(event.command)} requested by {clean(event.author) or 'operator'}", "info", None
         case ev.CommandFinished():
             command = state.commands.get(event.id)
-            name = command.command if command is not None else "command"
+            name = clean(command.command) if command is not None else "command"
             return (
-                f"{name} {event.status}: {clean(event.result)}",
+                f"{name} {clean(event.status)}: {clean(event.result)}",
                 "info" if event.status == "done" else "warning",
                 None,
             )
         case ev.StopRequested():
             if not event.when:
                 return "stop request taken back", "info", None
-            return f"stop requested ({event.when.replace('_', ' ')})", "warning", None
+            return f"stop requested ({clean(event.when.replace('_', ' '))})", "warning", None
         case ev.Note():
             return clean(event.text), event.level, None
         case ev.JournalRepaired():
@@ -118,7 +124,9 @@ def _trial_finished(e: ev.TrialFinished) -> tuple[str, str, str | None]:
     if e.outcome in SCORED:
         reward = "--" if e.reward is None else f"{e.reward:.2f}"
         return f"{name} {e.outcome.replace('_', ' ')}, scored r={reward}", "info", e.outcome
-    what = " ".join(x for x in (e.outcome.replace("_", " "), e.cause.replace("_", " "), clean(e.exception or "")) if x)
+    what = " ".join(
+        x for x in (clean(e.outcome.replace("_", " ")), clean(e.cause.replace("_", " ")), clean(e.exception or "")) if x
+    )
     detail = f": {clean(e.evidence, 120)}" if e.evidence else ""
     return f"{name} {what}{detail}", "error", e.outcome
 

@@ -191,8 +191,10 @@ class RunState(msgspec.Struct, kw_only=True):
     Attributes:
         shelf: alarm key to the Unix time until which it is silent; thresholds: of the alarms, as configured.
         recent: the last tries that ended, oldest first; progress: when the run last moved (a log line is no progress).
-        paused, paused_by: no new trials begin, and who asked for it; tunables: by name, as they are now.
-        quarantined: tasks left out of new batches; watch: who holds the lease to act, empty for nobody.
+        started: when the run's first engine began; engine_started: when the one that runs now did.
+        paused, paused_by: no new trials begin, and who asked for it; dispatch_since: when that last changed.
+        tunables: by name, as they are now; quarantined: tasks left out of new batches.
+        watch: who holds the lease to act, empty for nobody.
     """
 
     seq: int = 0
@@ -207,6 +209,7 @@ class RunState(msgspec.Struct, kw_only=True):
     versions: dict[str, str] = {}
     config: Scalars = {}
     started: float = 0.0
+    engine_started: float = 0.0
     engines: int = 0
     on_failure: str = "stop"
     hold_timeout: float | None = None
@@ -239,6 +242,7 @@ class RunState(msgspec.Struct, kw_only=True):
     progress: float = 0.0
     paused: bool = False
     paused_by: str = ""
+    dispatch_since: float = 0.0
     tunables: dict[str, float | None] = {}
     quarantined: list[str] = []
     watch: str = ""

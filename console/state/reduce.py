@@ -107,7 +107,7 @@ def _run_started(view: RunView, e: ev.RunStarted) -> None:
     s.tunables, s.thresholds = dict(e.tunables), dict(e.thresholds)
     s.paused, s.paused_by, s.watch, s.recent, s.progress = False, "", "", [], e.ts
     s.host = HostState()
-    s.started = s.started or e.ts
+    s.started, s.engine_started, s.dispatch_since = s.started or e.ts, e.ts, 0.0
     s.engines += 1
     s.status, s.exit_code, s.reason, s.stop_requested = "live", None, "", ""
     s.groups, s.alarms, s.step, s.step_started = {}, {}, None, None
@@ -323,7 +323,10 @@ def _alarm_shelved(view: RunView, e: ev.AlarmShelved) -> None:
 
 
 def _dispatch(view: RunView, e: ev.DispatchPaused) -> None:
-    view.state.paused, view.state.paused_by = e.paused, e.by if e.paused else ""
+    s = view.state
+    if s.paused != e.paused:
+        s.dispatch_since = e.ts
+    s.paused, s.paused_by = e.paused, e.by if e.paused else ""
 
 
 def _tuned(view: RunView, e: ev.RunTuned) -> None:

@@ -1,0 +1,239 @@
+"""Alarm rules about the run as a whole: gateway, progress, checkpoints, budgets, and the machine under it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+
+from console.state.findings import CRITICAL, WARNING, Finding, Look, at, clean, level, share, span
+
+REPORTS_NEEDED = 12
+REPORTS_NOW = 3
+HOST_STALE_SECONDS = 300.0
+SAVE_EVERY = 20
+"""The cookbook's default; a run records only what differs from the defaults."""
+
+_SECONDS = {"rollout": "seconds_rollout", "training": "seconds_train", "saving": "seconds_save"}
+
+
+def gateway_unreachable(look: Look) -> Iterator[Finding]:
+    """It has not answered for a while."""
+    g = look.state.gateway
+    if look.away and look.now - g.since >= look.limits.gateway_down_seconds:
+        yield Finding(
+            key="gateway.unreachable",
+            level=CRITICAL,
+            text=f"gateway unreachable since {at(g.since)}: {clean(g.detail, 200) or 'no answer'}",
+            consequence="model calls wait for it, then their trials fail as infrastructure",
+            remedy="check that the gateway runs and can be reached from here",
+            action="" if look.state.paused else "pause",
+            basis="",
+        )
+
+
+def gateway_slow(look: Look) -> Iterator[Finding]:
+    """Its last answers took much longer than is usual in this run (the lower quartile of the reports kept)."""
+    g, limits = look.state.gateway, look.limits
+    if look.away or len(g.latencies) < REPORTS_NEEDED:
+        return
+    usual = statistics.quantiles(g.latencies[:-REPORTS_NOW], n=4)[0]
+    now = statistics.median(g.latencies[-REPORTS_NOW:])
+    if now >= limits.gateway_slow_ms and now >= limits.gateway_slow_factor * usual:
+        yield Finding(
+            key="gateway.slow",
+            level=level(now >= limits.gateway_slow_critical_factor * usual),
+            text=f"gateway slow: it answers in {now:.0f} ms, usually {usual:.0f} ms",
+            consequence="steps take longer, and agents may run into their time-outs",
+            remedy="look at the gateway's load, or lower the parallelism",
+            action="set",
+            clear=30.0,
+            figure=now,
+        )
+
+
+def gateway_full(look: Look) -> Iterator[Finding]:
+    """Its KV cache has no room for more requests."""
+    used, limits = look.state.gateway.kv_fraction, look.limits
+    if not look.away and used is not None and used > limits.gateway_full_share:
+        yield Finding(
+            key="gateway.full",
+            level=level(used > limits.gateway_full_critical_share),
+            text=f"the gateway's KV cache is {share(used)} full",
+            consequence="requests wait for each other",
+            remedy="lower the parallelism",
+            action="set",
+            after=60.0,
+            clear=60.0,
+            figure=used,
+        )
+
+
+def no_progress(look: Look) -> Iterator[Finding]:
+    """Nothing has moved for longer than the phase usually takes, and no pause, hold or outage explains it."""
+    s, limits = look.state, look.limits
+    since = max(s.progress, s.dispatch_since, s.gateway.since if s.gateway.reachable else 0.0)
+    quiet = look.now - since
+    if look.away or (look.holding and not look.moving):
+        return
+    if s.paused and s.phase == "rollout" and not look.moving:
+        if quiet >= limits.progress_seconds:
+            yield Finding(
+                key="run.paused",
+                level=WARNING,
+                text=f"paused by {clean(s.paused_by) or 'the operator'} since {at(s.dispatch_since)}; no trial runs",
+                consequence="nothing moves until dispatch is resumed",
+                remedy="resume dispatch",
+                action="resume",
+            )
+        return
+    usual = look.usual(_SECONDS.get(s.phase, "seconds_total")) or look.usual("seconds_total") or 0.0
+    if quiet >= max(limits.progress_seconds, limits.progress_factor * usual):
+        bad = quiet >= max(limits.progress_critical_seconds, limits.progress_critical_factor * usual)
+        yield Finding(
+            key="run.no_progress",
+            level=level(bad),
+            text=f"no progress since {at(since)}, in {clean(s.phase)}"
+            + (f", which usually takes {span(usual)}" if usual else ""),
+            consequence="the run may hang; its time and its sandboxes cost all the same",
+            remedy="look at the trials and the log of the engine; stopping now and resuming starts the step again",
+            action="stop_now" if bad and s.status == "live" else "",
+            basis=s.phase,
+        )
+
+
+def step_slow(look: Look) -> Iterator[Finding]:
+    """The running step takes much longer than the ones before it."""
+    s = look.state
+    if s.step_started is None or s.phase not in _SECONDS or look.away or look.holding or s.paused:
+        return
+    usual = look.usual("seconds_total", at_least=5)
+    taken = look.now - s.step_started
+    if usual is not None and taken > look.limits.step_factor * usual and taken - usual > 30.0:
+        yield Finding(
+            key="step.slow",
+            level=WARNING,
+            text=f"step {s.step} runs since {at(s.step_started)}, usually a step takes {span(usual)}",
+            consequence="the run takes longer",
+            remedy="look for trials that lag behind the others",
+            basis=f"step {s.step}",
+        )
+
+
+def checkpoint_old(look: Look) -> Iterator[Finding]:
+    """Steps were trained, and the last checkpoint lies far back."""
+    s = look.state
+    last = max([look.began, *(c.ts for c in s.checkpoints[-1:])])
+    if not look.rows or look.rows[-1].ts <= last:
+        return
+    usual = look.usual("seconds_total", at_least=1) or 0.0
+    if look.now - last > max(look.limits.checkpoint_seconds, 2.0 * _save_interval(look) * usual):
+        yield Finding(
+            key="checkpoint.old",
+            level=WARNING,
+            text=f"no checkpoint since {at(last)}",
+            consequence="a crash would cost the steps trained since",
+            remedy="save a checkpoint",
+            action="checkpoint",
+        )
+
+
+def _save_interval(look: Look) -> int:
+    """Steps between two checkpoints as configured; 0 when only the last one is saved."""
+    config = look.state.config
+    steps = [config.get("config.save_every", SAVE_EVERY), config.get("config.rolling_save_every", 0)]
+    return min((n for n in steps if isinstance(n, int) and n > 0), default=0)
+
+
+def budgets(look: Look) -> Iterator[Finding]:
+    """Most of a budget is used, or all of it."""
+    s = look.state
+    spent = {
+        "token_budget": float(s.capture.prompt_tokens + s.capture.sampled_tokens),
+        "time_budget": look.now - look.began,
+    }
+    for name, used in spent.items():
+        budget = s.tunables.get(name)
+        if budget is None or budget <= 0 or used < look.limits.budget_share * budget:
+            continue
+        whole = f"{budget:,.0f} tokens" if name == "token_budget" else span(budget)
+        over = used >= budget
+        yield Finding(
+            key=f"budget.{name.partition('_')[0]}",
+            level=level(over),
+            text=f"the budget of {whole} is used up" if over else f"{share(used / budget)} of {whole} are used",
+            consequence="the run stops with this step" if over else "the run stops with the step that reaches it",
+            remedy="raise the budget, or let the run stop",
+            action="set",
+            figure=used,
+            basis=f"{budget:g}",
+        )
+
+
+def disk(look: Look) -> Iterator[Finding]:
+    """The file system of the run directory fills up."""
+    host, limits = look.state.host, look.limits
+    if host.disk_free is None or _stale(look):
+        return
+    free = host.disk_free / 1e9
+    part = host.disk_free / host.disk_total if host.disk_total else 1.0
+    few = free < limits.disk_plenty_gb
+    bad = free < limits.disk_free_gb / 5 or (few and part < limits.disk_free_critical_share)
+    if bad or free < limits.disk_free_gb or (few and part < limits.disk_free_share):
+        yield Finding(
+            key="host.disk",
+            level=level(bad),
+            text=f"{free:.1f} GB ({share(part)}) free on the disk of the run directory",
+            consequence="when it is full the run ends: its journal cannot be written",
+            remedy="free space, or stop after the step",
+            action="stop_after_step",
+            clear=10.0,
+            figure=free,
+        )
+
+
+def memory(look: Look) -> Iterator[Finding]:
+    """Engine and children hold most of the memory."""
+    host, limits = look.state.host, look.limits
+    if not host.rss or not host.memory_total or _stale(look):
+        return
+    part = host.rss / host.memory_total
+    if part > limits.memory_share:
+        yield Finding(
+            key="host.memory",
+            level=level(part > limits.memory_critical_share),
+            text=f"engine and trials hold {share(part)} of the memory",
+            consequence="the system may kill the engine",
+            remedy="lower the parallelism, or stop after the step",
+            action="set",
+            after=10.0,
+            clear=30.0,
+            figure=part,
+        )
+
+
+def loop_lag(look: Look) -> Iterator[Finding]:
+    """The engine's main loop is late, again and again. While it loads its libraries that is to be expected."""
+    lag, limits = look.state.host.loop_lag, look.limits
+    if lag is None or _stale(look) or look.state.phase in ("starting", "connecting"):
+        return
+    if lag > limits.loop_lag_seconds:
+        yield Finding(
+            key="host.loop_lag",
+            level=level(lag > limits.loop_lag_critical_seconds),
+            text=f"the engine's main loop is up to {lag:.1f} s late",
+            consequence="agents wait, and the gateway may give up the session",
+            remedy="lower the parallelism, or give the engine a processor of its own",
+            action="set",
+            after=20.0,
+            clear=60.0,
+            figure=lag,
+        )
+
+
+def _stale(look: Look) -> bool:
+    return look.now - look.state.host.reported > HOST_STALE_SECONDS
+
+
+WHATEVER = (gateway_unreachable, no_progress, disk, memory)
+"""Rules that also speak while the run ends."""
+WHILE_LIVE = (gateway_slow, gateway_full, step_slow, checkpoint_old, budgets, loop_lag)
