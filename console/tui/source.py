@@ -6,12 +6,15 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from console.control.commands import Command, CommandResult
 from console.control.messages import Ask, Content, Viewer
 from console.journal import events as ev
 from console.state.reduce import RunView
+
+if TYPE_CHECKING:
+    from console.records.timeline import Timeline
 
 LinkStatus = Literal["connecting", "ok", "stale", "lost", "dead", "replay", "ended"]
 
@@ -28,6 +31,9 @@ class Link:
             the engine is gone without a last word; replay: a recording; ended: the run is over, nothing more will come.
         age: seconds since the last sign of life; detail: why, in a few words.
         playing, speed, fraction: of a replay; speed 0 is as fast as it goes.
+        timeline: of a replay, with the marks gathered so far; scrub: the time that the operator looks for on it, Unix
+            seconds, None when nobody scrubs; behind: seconds behind a run that goes on, None for a recording.
+        news: what a replay has to say beneath its timeline: missing events, an alarm of the live run.
     """
 
     status: LinkStatus
@@ -36,6 +42,10 @@ class Link:
     playing: bool = False
     speed: float = 1.0
     fraction: float = 0.0
+    timeline: Timeline | None = None
+    scrub: float | None = None
+    behind: float | None = None
+    news: str = ""
 
 
 class Source(Protocol):
