@@ -244,6 +244,7 @@ class RunState(msgspec.Struct, kw_only=True):
     paused_by: str = ""
     dispatch_since: float = 0.0
     tunables: dict[str, float | None] = {}
+    tunables_at_start: dict[str, float | None] = {}
     quarantined: list[str] = []
     watch: str = ""
     commands: dict[str, CommandState] = {}

@@ -104,7 +104,7 @@ def _run_started(view: RunView, e: ev.RunStarted) -> None:
     s.steps_planned = e.steps if e.steps is not None else s.steps_planned
     s.groups_per_batch, s.group_size = e.groups_per_batch, e.group_size
     s.on_failure, s.hold_timeout, s.owned = e.on_failure, e.hold_timeout, e.owned
-    s.tunables, s.thresholds = dict(e.tunables), dict(e.thresholds)
+    s.tunables, s.tunables_at_start, s.thresholds = dict(e.tunables), dict(e.tunables), dict(e.thresholds)
     s.paused, s.paused_by, s.watch, s.recent, s.progress = False, "", "", [], e.ts
     s.host = HostState()
     s.started, s.engine_started, s.dispatch_since = s.started or e.ts, e.ts, 0.0
