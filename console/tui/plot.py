@@ -1,99 +1,281 @@
-"""A line plot with axes in one colour, drawn with Braille dots (eight to a cell) or, in ASCII, one mark to a cell."""
+"""Charts of a run's steps: curves in Braille dots (in ASCII one mark a cell), with spread, gaps and several series.
+
+Series differ in dash and mark as well as in colour. However many steps a dot stands for, its extremes are drawn.
+"""
 
 from __future__ import annotations
 
-import itertools
-
+from console.tui.axes import Area, Cells, Look, area, empty, label_width, surround
+from console.tui.bars import bar_chart
+from console.tui.columns import Buckets, Columns, Key
 from console.tui.glyphs import marks
-from console.tui.text import Line, Span, number
+from console.tui.scale import XScale, YScale, log_scale, x_scale, y_scale
+from console.tui.series import FIGURES, Chart
+from console.tui.text import Line, Span, line
+
+SMALLEST = (16, 3)
+"""Cells and rows below which nothing is drawn."""
 
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
-_LABEL = 5
+_LEFT = [sum(_DOTS[0][y] for y in range(4) if bits >> y & 1) for bits in range(16)]
+_RIGHT = [sum(_DOTS[1][y] for y in range(4) if bits >> y & 1) for bits in range(16)]
+_ROLES = ("accent", "limit", "text")
+_ASCII_MARKS = "*+x"
+_DASHES = ((1, 1), (6, 3), (4, 1))
+"""Of each series: period in dots, and how many of them are drawn."""
+_SAMPLES = ("⠤⠤⠤", "⠤⠄⠤", "⠄⠄⠄")
+_RAW, _RAW_ASCII = "muted", "."
+_BAND, _BAND_ASCII = "rule", ":"
+_NONFINITE = "!"
+
+Masks = list[int]
+"""One number a dot column; bit `y` is the dot `y` from the top."""
 
 
-def plot(
-    points: list[tuple[int, float]],
-    cells: int,
-    rows: int,
-    ascii_only: bool = False,
-    role: str = "accent",
-    low: float | None = None,
-    high: float | None = None,
-    digits: int = 2,
-) -> list[Line]:
-    """`rows` lines of `cells` width: the curve over its steps, y labels on the left, x labels on the last line.
-
-    `points` are (step, value), finite, in order of step. `low` and `high` widen the scale, they never cut a value off.
-    """
-    if rows < 2 or cells < _LABEL + 4:
+def chart_lines(columns: Columns, chart: Chart, look: Look, cells: int, rows: int) -> list[Line]:
+    """The chart in `rows` lines of at most `cells`; empty when that is too small. Made once until the rows change."""
+    if cells < SMALLEST[0] or rows < SMALLEST[1]:
         return []
-    signs = marks(ascii_only)
-    height, width = rows - 1, cells - _LABEL - 1
-    if not points:
-        return [(Span(" " * _LABEL, "muted"), Span(signs.axis, "rule")) for _ in range(height)] + [()]
-    values = [v for _, v in points]
-    floor = min(values) if low is None else min(low, *values)
-    top = max(values) if high is None else max(high, *values)
-    if top - floor < 1e-12:
-        pad = abs(top) * 0.1 or 0.5
-        floor, top = floor - pad, top + pad
-    first, last = points[0][0], max(points[-1][0], points[0][0] + 1)
-    grid = _Grid(width, height, ascii_only)
-    fine_x, fine_y = grid.size
-    spots = [
-        (
-            round((step - first) / (last - first) * (fine_x - 1)),
-            round((top - value) / (top - floor) * (fine_y - 1)),
-        )
-        for step, value in points
+    return columns.picture(
+        ("chart", chart.id, look, cells, rows),
+        lambda: (curves if chart.form == "curve" else bar_chart)(columns, chart, look, cells, rows),
+    )
+
+
+def curves(columns: Columns, chart: Chart, look: Look, cells: int, rows: int) -> list[Line]:
+    """A chart of curves."""
+    if not columns.steps:
+        return empty(cells, rows, "no step has finished yet")
+    log = look.log and chart.log
+    keys = [Key(id, look.smoothing, log) for id in chart.figures]
+    raw = Key(chart.figures[0], 0.0, log)
+    y = _y(columns, chart, [Key(id, 0.0, log) for id in chart.figures], rows, log)
+    if y is None:
+        return empty(cells, rows, "no value above zero" if log and _known(columns, chart) else "no values")
+    place = area(cells, rows, label_width(y), look.legend and len(chart.figures) > 1)
+    across, down = (1, 1) if look.ascii else (2, 4)
+    x = x_scale(columns.steps[0], max(columns.steps[-1], look.policy or 0), place.cells, across, look.grows)
+    size = place.body * down
+    band = None
+    if chart.band is not None and not log and not look.smoothing:
+        edges = [columns.buckets(Key(id), x) for id in chart.band]
+        band = _between(edges[0], edges[1], y, size, sparse=not look.ascii)
+    layers: list[tuple[Masks, str, str]] = []
+    for n, key in enumerate(keys):
+        found = columns.buckets(key, x)
+        masks = _curve(found, y, size)
+        if n and not look.ascii:
+            period, drawn = _DASHES[n]
+            masks = [m if dot % period < drawn or _lonely(found, dot) else 0 for dot, m in enumerate(masks)]
+        layers.append((masks, _ROLES[n], _ASCII_MARKS[n]))
+    if look.smoothing:
+        layers.append((_points(columns.buckets(raw, x), y, size), _RAW, _RAW_ASCII))
+    if band is not None:
+        layers.append((band, _BAND, _BAND_ASCII))
+    body = _body(layers, place, look.ascii)
+    _zero_line(body, y, down, look)
+    _mark_nonfinite(body, columns, chart, x)
+    return surround(body, place, x, y, look, _legend(columns, chart, look), down)
+
+
+def skipped(columns: Columns, chart: Chart) -> int:
+    """How many values a logarithmic axis cannot show."""
+    return sum(v <= 0 for id in chart.figures for v in columns.values(Key(id)))
+
+
+def _known(columns: Columns, chart: Chart) -> bool:
+    return any(v == v for id in chart.figures for v in columns.values(Key(id)))
+
+
+def _y(columns: Columns, chart: Chart, keys: list[Key], rows: int, log: bool) -> YScale | None:
+    """The scale that holds every raw value; a spread only when the scale has no bounds of its own."""
+
+    def measure() -> tuple[float, float] | None:
+        known = [v for key in keys for v in columns.values(key) if v == v]
+        return (min(known), max(known)) if known else None
+
+    span = columns.picture(("span", *keys), measure)
+    if span is None:
+        return None
+    low, high = span
+    if log:
+        return log_scale(low, high, rows)
+    bounded = chart.low is not None and chart.high is not None and chart.low <= low and high <= chart.high
+    if chart.band is not None and not bounded:
+        edges = [v for id in chart.band for v in columns.values(Key(id)) if v == v]
+        low, high = min(low, *edges, low), max(high, *edges, high)
+    low = low if chart.low is None else min(low, chart.low)
+    high = high if chart.high is None else max(high, chart.high)
+    return y_scale(low, high, max(1, rows - 3), chart.main.kind, chart.low)
+
+
+# --- dots ----------------------------------------
+
+
+def _run(a: int, b: int) -> int:
+    """The dots from `a` to `b`, in either order."""
+    if a > b:
+        a, b = b, a
+    return ((1 << (b - a + 1)) - 1) << a
+
+
+def _curve(found: Buckets, y: YScale, size: int) -> Masks:
+    masks = [0] * len(found.low)
+    before = -1
+    for dot, low in enumerate(found.low):
+        if low is None:
+            continue
+        masks[dot] |= _run(y.dot(low, size), y.dot(_value(found.high[dot]), size))
+        if found.joined[dot] and before >= 0:
+            _join(masks, before, y.dot(_value(found.last[before]), size), dot, y.dot(_value(found.first[dot]), size))
+        before = dot
+    _thicken(masks, found, size)
+    return masks
+
+
+def _value(value: float | None) -> float:
+    assert value is not None
+    return value
+
+
+def _join(masks: Masks, x0: int, y0: int, x1: int, y1: int) -> None:
+    """A straight line between two dots, each of its columns a run."""
+    wide = x1 - x0
+    for step in range(wide):
+        a, b = y0 + (y1 - y0) * step / wide, y0 + (y1 - y0) * (step + 1) / wide
+        middle = round((a + b) / 2)
+        masks[x0 + step] |= _run(round(a), middle)
+        masks[x0 + step + 1] |= _run(middle, round(b))
+
+
+def _lonely(found: Buckets, dot: int) -> bool:
+    """Whether a dot has a value and no curve leads to it or away from it."""
+    if found.low[dot] is None or found.joined[dot]:
+        return False
+    following = next((d for d in range(dot + 1, len(found.low)) if found.low[d] is not None), None)
+    return following is None or not found.joined[following]
+
+
+def _thicken(masks: Masks, found: Buckets, size: int) -> None:
+    """A value without neighbours is one dot, too faint to be seen: make it a square."""
+    for dot, low in enumerate(found.low):
+        if low is not None and masks[dot].bit_count() == 1 and _lonely(found, dot) and size > 4:
+            more = masks[dot] | (masks[dot] << 1 if masks[dot] << 1 < 1 << size else masks[dot] >> 1)
+            masks[dot] = more
+            masks[dot + 1 if dot + 1 < len(masks) else dot - 1] |= more
+
+
+def _points(found: Buckets, y: YScale, size: int) -> Masks:
+    """Only the extremes of each dot, not joined."""
+    return [
+        0 if low is None or high is None else 1 << y.dot(low, size) | 1 << y.dot(high, size)
+        for low, high in zip(found.low, found.high, strict=True)
     ]
-    for a, b in itertools.pairwise(spots):
-        grid.segment(a, b)
-    grid.dot(*spots[-1])
-    lines: list[Line] = []
-    labelled = {0: top, height - 1: floor}
-    if height >= 5:
-        labelled[height // 2] = top - (top - floor) * (height // 2) / (height - 1)
-    for y, text in enumerate(grid.lines()):
-        label = number(labelled[y], digits)[:_LABEL] if y in labelled else ""
-        lines.append((Span(label.rjust(_LABEL), "muted"), Span(signs.axis, "rule"), Span(text, role)))
-    lines.append((Span(" " * (_LABEL + 1)), Span(_x_labels(first, points[-1][0], width), "muted")))
-    return lines
 
 
-def _x_labels(first: int, last: int, width: int) -> str:
-    left, right = str(first), str(last)
-    if first == last or len(left) + len(right) + 2 > width:
-        return left.ljust(width) if len(left) <= width else " " * width
-    middle = str((first + last) // 2)
-    if last - first >= 4 and width >= len(left) + len(middle) + len(right) + 8:
-        half = width // 2 - len(middle) // 2
-        return left + middle.rjust(half + len(middle) - len(left)) + right.rjust(width - half - len(middle))
-    return left + right.rjust(width - len(left))
+def _between(lower: Buckets, upper: Buckets, y: YScale, size: int, sparse: bool) -> Masks:
+    """The area between two columns, in a light pattern; straight between steps."""
+    masks = [0] * len(lower.low)
+    before = -1
+    for dot, low in enumerate(lower.low):
+        high = upper.high[dot]
+        if low is None or high is None:
+            continue
+        masks[dot] |= _run(y.dot(low, size), y.dot(high, size))
+        if lower.joined[dot] and upper.joined[dot] and before >= 0:
+            low0, high0 = y.dot(_value(lower.last[before]), size), y.dot(_value(upper.last[before]), size)
+            low1, high1 = y.dot(_value(lower.first[dot]), size), y.dot(_value(upper.first[dot]), size)
+            for at in range(before + 1, dot):
+                part = (at - before) / (dot - before)
+                masks[at] |= _run(round(low0 + (low1 - low0) * part), round(high0 + (high1 - high0) * part))
+        before = dot
+    if not sparse:
+        return masks
+    pattern = int("01" * ((size + 1) // 2), 2)
+    return [m & pattern if dot % 2 == 0 else 0 for dot, m in enumerate(masks)]
 
 
-class _Grid:
-    """Dots, addressed finely, read back as text."""
+def _body(layers: list[tuple[Masks, str, str]], place: Area, ascii_only: bool) -> Cells:
+    """Cells of all layers: the first layer with dots in a cell gives it its colour, curves share their dots."""
+    rows: Cells = []
+    for row in range(place.body):
+        cells: list[tuple[str, str]] = []
+        for cell in range(place.cells):
+            cells.append(_ascii_cell(layers, row, cell) if ascii_only else _dots_cell(layers, row * 4, cell * 2))
+        rows.append(cells)
+    return rows
 
-    def __init__(self, width: int, height: int, ascii_only: bool) -> None:
-        self._ascii = ascii_only
-        self.size = (width, height) if ascii_only else (width * 2, height * 4)
-        self._cells = [[0] * width for _ in range(height)]
 
-    def dot(self, x: int, y: int) -> None:
-        if self._ascii:
-            self._cells[y][x] = 1
-        else:
-            self._cells[y // 4][x // 2] |= _DOTS[x % 2][y % 4]
+def _ascii_cell(layers: list[tuple[Masks, str, str]], row: int, cell: int) -> tuple[str, str]:
+    for masks, role, mark in layers:
+        if masks[cell] >> row & 1:
+            return mark, role
+    return " ", ""
 
-    def segment(self, a: tuple[int, int], b: tuple[int, int]) -> None:
-        """All dots from `a` to `b`, ends included."""
-        (x0, y0), (x1, y1) = a, b
-        count = max(abs(x1 - x0), abs(y1 - y0), 1)
-        for i in range(count + 1):
-            self.dot(round(x0 + (x1 - x0) * i / count), round(y0 + (y1 - y0) * i / count))
 
-    def lines(self) -> list[str]:
-        if self._ascii:
-            return ["".join("*" if c else " " for c in row) for row in self._cells]
-        return ["".join(chr(0x2800 + c) if c else " " for c in row) for row in self._cells]
+def _dots_cell(layers: list[tuple[Masks, str, str]], shift: int, dot: int) -> tuple[str, str]:
+    bits, role = 0, ""
+    for masks, colour, _ in layers:
+        if bits and colour in (_RAW, _BAND):
+            break
+        found = _LEFT[masks[dot] >> shift & 15] | _RIGHT[masks[dot + 1] >> shift & 15]
+        if found:
+            bits, role = bits | found, role or colour
+    return (chr(0x2800 + bits), role) if bits else (" ", "")
+
+
+def _zero_line(body: Cells, y: YScale, down: int, look: Look) -> None:
+    if y.log or not y.low < 0 < y.high:
+        return
+    row = body[y.dot(0.0, len(body) * down) // down]
+    rule = marks(look.ascii).rule
+    for at, (char, _) in enumerate(row):
+        if char == " ":
+            row[at] = (rule, "rule")
+
+
+def _mark_nonfinite(body: Cells, columns: Columns, chart: Chart, x: XScale) -> None:
+    """Steps with a figure of the chart that was NaN or infinite: a mark at the top, since the curve has a gap there."""
+    for step, names in columns.nonfinite:
+        if names & chart.sources:
+            body[0][x.cell(step)] = (_NONFINITE, "infra")
+
+
+def _legend(columns: Columns, chart: Chart, look: Look) -> Line:
+    row = columns.row(look.cursor)
+    parts: list[Span] = []
+    for n, (id, label) in enumerate(zip(chart.figures, chart.labels, strict=False)):
+        sample = _ASCII_MARKS[n] if look.ascii else _SAMPLES[n]
+        value = FIGURES[id].text(row) if row is not None else "--"
+        parts += [Span(f"{'  ' if n else ''}{sample}", _ROLES[n]), Span(f" {label} ", "muted"), Span(value)]
+    return line(*parts)
+
+
+# --- titles ----------------------------------------
+
+
+def chart_title(columns: Columns, chart: Chart, look: Look) -> tuple[str, str]:
+    """Left and right part of the title: what it is, and what it reads at the cursor (the last step without one)."""
+    notes = [chart.note, "log" if look.log and chart.log else ""]
+    if look.log and chart.log and (count := skipped(columns, chart)):
+        notes.append(f"{count} not above 0")
+    if look.smoothing and chart.form == "curve":
+        notes.append(f"EMA {look.smoothing:g}".replace("0.", ".", 1))
+    left = chart.title + "".join(f"  {note}" if i == 0 else f", {note}" for i, note in enumerate(filter(None, notes)))
+    return left, reading(columns, chart, look)
+
+
+def reading(columns: Columns, chart: Chart, look: Look) -> str:
+    """The values at the cursor: `step 412  .612 ± .210`."""
+    row = columns.row(look.cursor)
+    if row is None:
+        return ""
+    text = chart.main.text(row)
+    if chart.std is not None:
+        spread = FIGURES[chart.std].text(row)
+        text += f" {'+-' if look.ascii else '±'} {spread}" if spread != "--" else ""
+    if row.nonfinite and chart.sources & set(row.nonfinite):
+        text = "not finite"
+    if chart.form == "outcomes":
+        text = f"{row.outcomes.get('completed', 0)}/{text} completed"
+    return f"step {row.step}  {text}" if look.cursor is not None else text

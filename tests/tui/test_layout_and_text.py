@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -17,7 +17,6 @@ from console.tui.compose import PANES, compose, layout_for
 from console.tui.glyphs import SIGNS, kind_of, spark
 from console.tui.layout import Box, arrange, share
 from console.tui.picture import Scene, Selection, Trends, attention, ordered
-from console.tui.plot import plot
 from console.tui.source import Link
 from console.tui.text import Span, clock, count, fit, number, short_time, spread, wrap
 from console.tui.widgets.pane import changed, to_ascii
@@ -174,26 +173,6 @@ def test_figures_are_short(value: float) -> None:
 )  # fmt: skip
 def test_figures_read_well(made: str, expected: str) -> None:
     assert made == expected
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 10**4), st.floats(-1e6, 1e6)), max_size=40, unique_by=lambda p: p[0]),
-    st.integers(0, 80),
-    st.integers(0, 20),
-    st.booleans(),
-)
-@example([(1000, 0.0)], 9, 2, False)
-def test_plots_fit_at_every_size(points: list[tuple[int, float]], cells: int, rows: int, ascii_only: bool) -> None:
-    lines = plot(sorted(points), cells, rows, ascii_only)
-    assert len(lines) in (0, rows)
-    assert all(text.width(line) <= cells for line in lines)
-
-
-def test_a_plot_rises_when_the_values_rise() -> None:
-    rows = [text.plain(line) for line in plot([(i, i / 10) for i in range(11)], 40, 8, ascii_only=True)][:-1]
-    columns = {row.index("*"): y for y, row in enumerate(rows) if "*" in row}
-    assert [columns[x] for x in sorted(columns)] == sorted(columns.values(), reverse=True)
-    assert "1.00" in rows[0] and rows[-1].lstrip().startswith("0")
 
 
 def test_sparks_keep_the_newest_and_leave_gaps_empty() -> None:

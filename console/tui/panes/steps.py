@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from console.journal.events import StepFinished
+from console.tui.axes import Look
+from console.tui.columns import columns_of
 from console.tui.glyphs import spark
-from console.tui.picture import Scene
-from console.tui.plot import plot
+from console.tui.picture import ENDED, Scene
+from console.tui.plot import chart_lines, chart_title
+from console.tui.series import CHART, Getter, mixed, other_seconds
 from console.tui.text import Line, Span, fit, line, number, short_time
-
-Getter = Callable[[StepFinished], float | None]
-
-
-def mixed(row: StepFinished) -> float | None:
-    """Share of the kept groups whose rewards differ, the ones that teach."""
-    return (row.groups_kept - row.groups_zero_variance) / row.groups_kept if row.groups_kept else None
 
 
 def step_lines(scene: Scene, cells: int, rows: int) -> list[Line]:
@@ -86,16 +80,19 @@ def _figure(name: str, value: str) -> list[Span]:
     return [Span(f" {name} ", "muted"), Span(value)]
 
 
-def curve(scene: Scene, get: Getter, cells: int, rows: int, unit_scale: bool = False) -> list[Line]:
-    """A plot of one figure over all steps."""
-    points = [(row.step, value) for row in scene.view.history.rows if (value := get(row)) is not None]
-    low, high = (0.0, 1.0) if unit_scale else (None, None)
-    return plot(points, cells, rows, scene.ascii, low=low, high=high)
+def _look(scene: Scene) -> Look:
+    """How the run page looks at its plots: no cursor, the policy's step marked."""
+    state = scene.state
+    return Look(policy=state.step, grows=state.status not in ENDED, ascii=scene.ascii)
+
+
+def _plot(scene: Scene, name: str, cells: int, rows: int) -> list[Line]:
+    return chart_lines(columns_of(scene.view), CHART[name], _look(scene), cells, rows)
 
 
 def reward_plot(scene: Scene, cells: int, rows: int) -> list[Line]:
-    """Mean reward over steps, from 0 to 1 (wider when rewards are)."""
-    return curve(scene, lambda r: r.reward_mean, cells, rows, unit_scale=True)
+    """Mean reward over steps with its spread, from 0 to 1 (wider when rewards are)."""
+    return _plot(scene, "reward", cells, rows)
 
 
 def reward_title(scene: Scene) -> tuple[str, str]:
@@ -103,18 +100,28 @@ def reward_title(scene: Scene) -> tuple[str, str]:
     rows = scene.view.history.rows
     if not rows:
         return "Reward  mean per step", ""
-    return "Reward  mean per step", f"{number(rows[-1].reward_mean)} {_change(rows, lambda r: r.reward_mean)}".strip()
+    left, right = chart_title(columns_of(scene.view), CHART["reward"], _look(scene))
+    return left, f"{right}  {_change(rows, lambda r: r.reward_mean)}".strip()
 
 
 def loss_plot(scene: Scene, cells: int, rows: int) -> list[Line]:
     """PPO loss over steps."""
-    return curve(scene, lambda r: r.ppo_loss, cells, rows)
+    return _plot(scene, "loss", cells, rows)
 
 
 def loss_title(scene: Scene) -> tuple[str, str]:
     """Left and right part of the pane's title."""
-    rows = scene.view.history.rows
-    return "PPO loss", number(rows[-1].ppo_loss) if rows else ""
+    return chart_title(columns_of(scene.view), CHART["loss"], _look(scene))
+
+
+def outcome_mix_lines(scene: Scene, cells: int, rows: int) -> list[Line]:
+    """What became of the trials of each step, as stacked bars."""
+    return _plot(scene, "outcomes", cells, rows)
+
+
+def outcome_mix_title(scene: Scene) -> tuple[str, str]:
+    """Left and right part of the pane's title."""
+    return chart_title(columns_of(scene.view), CHART["outcomes"], _look(scene))
 
 
 def policy_lines(scene: Scene, cells: int, rows: int) -> list[Line]:
@@ -152,7 +159,9 @@ def time_lines(scene: Scene, cells: int, rows: int) -> list[Line]:
     if not history:
         return [line(Span(" no step has finished yet", "muted"))]
     last = history[-1]
-    parts = (("rollout", last.seconds_rollout), ("train", last.seconds_train), ("save", last.seconds_save))
+    parts = [("rollout", last.seconds_rollout), ("train", last.seconds_train), ("save", last.seconds_save)]
+    if rows > len(parts) + 1:
+        parts.append(("other", other_seconds(last)))
     longest = max([v for _, v in parts if v is not None], default=0.0)
     size = max(6, cells - 19)
     out = []
