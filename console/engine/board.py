@@ -11,17 +11,24 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from console.control.audit import AuditLog
 from console.control.dispatch import CommandDispatcher, CommandHandler
 from console.control.past import PastLines
 from console.control.server import ControlServer
+from console.engine.host import HostWatch
+from console.engine.tasks import settle, spawn
 from console.journal import events as ev
 from console.journal.layout import JournalWriteError
 from console.journal.writer import JournalWriter
+from console.state.alarm_keeper import AlarmKeeper
 from console.state.alarms import alarms
 from console.state.model import encode_state
 from console.state.reduce import RunView, apply
+
+if TYPE_CHECKING:
+    from console.engine.notify import Notifier
 
 ALARM_SECONDS = 1.0
 
@@ -33,6 +40,7 @@ class Board:
 
     Attributes:
         on_failure: called when the journal takes an event no more; the run must end, for nothing else is true.
+        notifier: told of every event, to be set before `start`; None: nobody wants to be told.
 
     Args:
         run_dir: the run's directory; run_id: its name in the registry; socket_path: where to listen.
@@ -63,14 +71,19 @@ class Board:
             dispatcher=self.dispatcher,
         )
         self._journal.subscribe(self._written)
-        self._alarm_task: asyncio.Task[None] | None = None
-        self._closed = False
+        self._keeper = AlarmKeeper()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._closed = self._rules_failed = False
+        self.notifier: Notifier | None = None
         self.on_failure: Callable[[OSError], None] = lambda error: None
 
     async def start(self) -> None:
-        """Bind the socket and begin to watch for alarms."""
+        """Bind the socket and begin to watch for alarms and over the host."""
         await self.server.start()
-        self._alarm_task = asyncio.create_task(self._watch_alarms())
+        spawn(self._watch_alarms(), self._tasks)
+        spawn(HostWatch(self.run_dir, self.emit).run(), self._tasks)
+        if self.notifier is not None:
+            self.notifier.start()
 
     def emit(self, event: ev.Event) -> None:
         """Append an event; the view has it when this returns. After the last event, nothing is taken any more.
@@ -89,34 +102,40 @@ class Board:
     def _written(self, line: bytes, event: ev.Event) -> None:
         apply(self.view, event)
         self.server.publish(line, event)
+        if self.notifier is not None:
+            self.notifier.see(event, self.view.state)
 
     def _snapshot(self) -> tuple[bytes, int]:
         return encode_state(self.view.state), len(self.view.history.rows)
 
     def check_alarms(self) -> None:
-        """Open what holds and is not open, close what is over."""
-        wanted = alarms(self.view, time.time())
-        known = dict(self.view.state.alarms)
-        for key, alarm in wanted.items():
-            if key not in known or known[key].text != alarm.text:
-                self.emit(ev.AlarmOpened(key=key, level=alarm.level, text=alarm.text, remedy=alarm.remedy))
-        for key in known.keys() - wanted.keys():
-            self.emit(ev.AlarmClosed(key=key))
+        """Open what is wrong, close what is over, after the delays of the rules."""
+        now = time.time()
+        for event in self._keeper.step(alarms(self.view, now), now):
+            self.emit(event)
 
     async def _watch_alarms(self) -> None:
         while True:
             await asyncio.sleep(ALARM_SECONDS)
-            with contextlib.suppress(JournalWriteError):  # `emit` told of it
+            try:
                 self.check_alarms()
+            except JournalWriteError:
+                pass  # `emit` told of it
+            except Exception:  # a rule that fails must not take the journal's flush with it
+                if not self._rules_failed:
+                    log.exception("the alarm rules failed")
+                self._rules_failed = True
             try:
                 self._journal.flush()
             except OSError as error:
                 self.on_failure(error)
 
     async def close(self, finished: ev.RunFinished | None) -> None:
-        """Close commands, write the last event if there is one, close the journal, then the socket. Never raises."""
-        if self._alarm_task is not None:
-            self._alarm_task.cancel()
+        """Close commands, write the last event if there is one, close the journal, then the socket. Never raises.
+
+        Last of all, messages about the end are sent, within a few seconds.
+        """
+        await settle(self._tasks, 1.0)
         await self.dispatcher.close()
         if finished is not None:
             with contextlib.suppress(OSError):
@@ -131,3 +150,5 @@ class Board:
             await self.server.close()
         except OSError as error:
             log.error("closing the socket: %s", error)
+        if self.notifier is not None:
+            await self.notifier.close()
