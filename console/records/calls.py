@@ -107,6 +107,8 @@ class StepCalls:
         """Look at what is new, `SCAN_BYTES` at most. False when there is no such file. Raises OSError."""
         fd = open_regular(self.path)
         if fd is None:
+            self._forget()
+            self.complete = True
             return False
         try:
             status = os.fstat(fd)

@@ -70,14 +70,14 @@ class TrialContent:
                 found = calls.refresh()
             ask = self._which_try(ask, calls, ends)
             content.try_ = ask.try_
-            content.over = ends.over or (ask.group, ask.trial, ask.try_) in ends.dirs
+            content.over = ends.over or ends.stopped or (ask.group, ask.trial, ask.try_) in ends.dirs
             first, behind = calls.span(_key(ask))
             content.calls = behind - first
             if ask.kind in ("transcript", "tokens"):
-                if not calls.complete and found:
-                    content.over, content.note = False, "the captured calls of this step are still being looked through"
-                elif not found:
+                if not found:
                     content.note = "no calls of this step were captured"
+                elif not calls.complete:
+                    content.over, content.note = False, "the captured calls of this step are still being looked through"
                 fill = _fill_tokens if ask.kind == "tokens" else _fill_transcript
                 fill(content, ask, calls)
             else:
@@ -111,7 +111,7 @@ class TrialContent:
         name, content.note = self._dirs.locate(recorded, _key(ask))
         if name is None:
             if content.over and not recorded:
-                content.note = "this try ended before Harbor had files of it"
+                content.note = "Harbor has no files of this try"
             return
         with self._dirs.open(name) as directory:
             if directory is None:

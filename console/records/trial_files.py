@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from console.journal.events import Event, RunStarted, StepFinished, TrialFinished
+from console.journal.events import Event, RunFinished, RunStarted, StepFinished, TrialFinished
 from console.journal.reader import Journal
 from console.records.calls import open_regular
 
@@ -31,13 +31,16 @@ Try = tuple[int, int, int]
 
 
 class TryEnds(msgspec.Struct):
-    """How far the tries of a step have ended. `dirs`: of each that has, Harbor's directory or None; `over`: all have.
+    """How far the tries of a step have ended.
 
-    `seq`: the last event that was taken in; `checked`: when, `time.monotonic()`.
+    Attributes:
+        dirs: of each try that has, Harbor's directory or None; over: all have; stopped: the engine ended before.
+        seq: the last event that was taken in; checked: when, `time.monotonic()`.
     """
 
     dirs: dict[Try, str | None] = {}
     over: bool = False
+    stopped: bool = False
     seq: int = 0
     checked: float = 0.0
 
@@ -81,6 +84,8 @@ class StepEnds:
             elif isinstance(event, StepFinished) and event.step == step:
                 known.over = True
                 break
+            elif isinstance(event, RunStarted | RunFinished):
+                known.stopped = isinstance(event, RunFinished)
         known.dirs = dirs
         return known
 
