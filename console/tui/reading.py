@@ -82,6 +82,15 @@ class LongText:
         self.version += 1
         return last
 
+    def replace(self, lines: Sequence[Line]) -> None:
+        """Another text in the same place; the window stays where it is as far as that exists."""
+        if self.first == 0 and list(lines) == self._lines:
+            return
+        self._lines, self.first = list(lines), 0
+        self._cache.clear()
+        self._matches = self._found(0) if self._needle else []
+        self.version += 1
+
     def clear(self) -> None:
         """Empty, and at the end of it again; what was searched for is kept."""
         self._lines.clear()

@@ -1,95 +1,159 @@
-"""The two texts that are read in a box: the help, made from the registry, and a trial, made from the state."""
+"""What is known of one trial without asking for its content: its head line, and why its outcome was given."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from console.outcomes.classes import SCORED
+from console.outcomes.meaning import class_meaning, policy_meaning, rule_meaning
 from console.state.lines import trial_name
+from console.state.model import TrialState
 from console.state.sanitize import sanitize
+from console.tui.event_log import Entry
 from console.tui.glyphs import SIGNS, kind_of, sign_text
 from console.tui.picture import Scene
-from console.tui.text import Line, Span, cell, clock, count, line, number, short_time, wrap
+from console.tui.text import Line, Span, clock, count, fit, line, number, short_time
 
-_TEXT_ROWS = 12
-
-
-def help_text(entries: list[tuple[str, str]], ascii_only: bool, cells: int) -> list[Line]:
-    """Keys and what they do, then the signs of the strips."""
-    out: list[Line] = [line(Span("Keys", "title"))]
-    for key, text in entries:
-        head, *rest = wrap(text, cells - 12)
-        out.append(line(Span(f"{key:<11} ", "key"), *head))
-        out += [line(" " * 12, *more) for more in rest]
-    out += [(), line(Span("Signs of the trials", "title"))]
-    signs = [(kind, sign) for kind, sign in SIGNS.items() if kind not in ("ambiguous", "unreadable")]
-    columns = 2 if cells >= 72 else 1
-    rows = -(-len(signs) // columns)
-    for y in range(rows):
-        parts: list[Span] = []
-        for kind, sign in signs[y::rows]:
-            parts += [
-                Span(f" {sign_text(kind, ascii_only)} ", sign.role),
-                Span(" " + cell(sign.meaning, cells // columns - 5)),
-            ]
-        out.append(tuple(parts))
-    return out
+_EVIDENCE_ROWS = 40
 
 
-def trial_title(scene: Scene) -> str:
-    """Which trial it is."""
-    if scene.group is None or scene.trial is None:
-        return "Trial"
-    return f"{trial_name(scene.group.group, scene.trial.trial)} {cell(scene.group.task, 40).strip()}"
+@dataclass(frozen=True)
+class Subject:
+    """The trial that is looked at.
+
+    Attributes:
+        step, group, trial: indices from 0; task: its name, empty when it is not known.
+        state: as it was last seen, None for never; gone: its step is over.
+    """
+
+    step: int
+    group: int
+    trial: int
+    task: str = ""
+    state: TrialState | None = None
+    gone: bool = False
 
 
-def trial_text(scene: Scene, cells: int) -> list[Line]:
-    """Outcome, cause, rule and evidence, times and tokens of the selected trial."""
-    trial = scene.trial
+def head(scene: Scene, subject: Subject, cells: int) -> list[Line]:
+    """Two rows: what the trial is and does, and its figures; or that it is gone."""
+    trial = subject.state
     if trial is None:
-        return [line("the trial is gone: its step has ended")]
+        text = f"of step {subject.step}, which is over" if subject.gone else "nothing is known of this trial"
+        return [line(f" {text}"), ()]
     kind = kind_of(trial, scene.now)
     sign = SIGNS[kind]
-
-    def row(name: str, value: str, role: str = "") -> Line:
-        return line(Span(f"{name:<10}", "muted"), Span(value, role))
-
-    out = [line(Span(sign_text(kind, scene.ascii), sign.role), f" {sign.meaning}"), ()]
-    out.append(row("phase", f"{trial.phase}, {clock(scene.now - trial.phase_since)}"))
-    out.append(row("try", str(trial.try_ + 1)))
-    if trial.outcome is not None:
-        cause = f", {trial.cause.replace('_', ' ')}" if trial.cause else ""
-        out.append(row("outcome", sanitize(trial.outcome.replace("_", " ") + cause, limit=cells), "bold"))
-        reward = number(trial.reward) if trial.outcome in SCORED else "none: not scored"
-        out.append(row("reward", reward))
-        if trial.outcome not in SCORED:
-            out.append(row("retryable", "yes" if trial.retryable else "no"))
-    if trial.hold_deadline is not None:
-        out.append(
-            row(
-                "held",
-                f"the run stops in {clock(trial.hold_deadline - scene.now)} unless it is retried or cancelled",
-                "infra",
-            )
-        )
+    first: list[Span] = [
+        Span(" "), Span(sign_text(kind, scene.ascii), sign.role), Span(f" {sign.meaning}", "bold"),
+    ]  # fmt: skip
+    if trial.outcome is not None and trial.cause:
+        first.append(Span(f", {sanitize(trial.cause.replace('_', ' '), limit=40)}"))
     if trial.exception:
-        out.append(row("exception", sanitize(trial.exception, limit=cells)))
-    if trial.rule:
-        out.append(row("rule", sanitize(trial.rule, limit=cells)))
-    out.append(row("turns", str(trial.turns)))
-    out.append(row("tokens", f"prompt {count(trial.prompt_tokens)}, sampled {count(trial.sampled_tokens)}"))
-    if trial.started is not None:
-        ended = trial.finished if trial.finished is not None and trial.phase in ("done", "held") else scene.now
-        out.append(row("time", clock(ended - trial.started)))
+        first.append(Span(f" {sanitize(trial.exception, limit=60)}", "infra"))
+    if trial.phase not in ("done", "queued"):
+        age = "" if subject.gone else f" {clock(scene.now - trial.phase_since)}"
+        first.append(Span(f"  {sanitize(trial.phase, limit=20)}{age}", "muted"))
+    if trial.hold_deadline is not None and trial.phase == "held" and not subject.gone:
+        first.append(Span(f"  the run stops in {clock(trial.hold_deadline - scene.now)}", "infra+bold"))
+    figures = []
+    if trial.try_ or trial.phase == "retrying":
+        figures.append(f"try {trial.try_ + 1}")
+    if trial.outcome is not None:
+        figures.append(f"reward {number(trial.reward)}" if trial.outcome in SCORED else "not scored")
+    figures += [
+        f"{trial.turns} turns", f"prompt {count(trial.prompt_tokens)}", f"sampled {count(trial.sampled_tokens)}",
+        f"time {clock(duration(trial, scene.now))}",
+    ]  # fmt: skip
+    second: list[Span] = [Span(" " + f" {scene.marks.dot} ".join(figures))]
+    if subject.gone:
+        second = [Span(f" step {subject.step} is over, this is what it was:", "limit"), *second]
+    return [fit(first, cells), fit(second, cells)]
+
+
+def duration(trial: TrialState, now: float) -> float | None:
+    """Seconds that the try took, or takes so far; None before it began."""
+    if trial.started is None:
+        return None
+    over = trial.finished is not None and trial.phase in ("done", "held")
+    return (trial.finished if over and trial.finished is not None else now) - trial.started
+
+
+def why(scene: Scene, subject: Subject, entries: Sequence[Entry]) -> list[Line]:
+    """Why the outcome was given, what may become of it, what happened before. Rows are not wrapped yet."""
+    trial = subject.state
+    if trial is None:
+        return [line("only the step that runs is known in detail"), *_happened(entries)]
+    out: list[Line] = []
+    if trial.outcome is None:
+        out.append(line(Span("no outcome yet", "bold"), f": the trial is in {sanitize(trial.phase, limit=20)}"))
+    else:
+        out += _outcome(scene, trial)
+    before = [
+        brief
+        for brief in scene.state.recent
+        if brief.name == trial_name(subject.group, subject.trial)
+        and brief.ts >= (scene.state.step_started or 0.0)
+        and brief.ts != trial.finished
+    ]
+    if before and not subject.gone:
+        out += [(), line(Span("Earlier tries", "title"))]
+        for brief in before:
+            what = " ".join(x.replace("_", " ") for x in (brief.outcome, brief.cause) if x)
+            said = " ".join(sanitize(x, limit=80) for x in (what, brief.exception) if x)
+            out.append(line(Span(f"{moment(brief.ts)}  ", "muted"), Span(f"{said}, after {clock(brief.seconds)}")))
     if trial.seconds:
         parts = [f"{sanitize(k, limit=20)} {short_time(v)}" for k, v in trial.seconds.items()]
-        out += _labelled("seconds", ", ".join(parts), cells)
+        out += [(), _row("seconds", ", ".join(parts))]
     if trial.trial_dir:
-        out += _labelled("files", sanitize(trial.trial_dir, limit=1000), cells)
+        out.append(_row("files", sanitize(trial.trial_dir, limit=1000)))
+    return [*out, *_happened(entries)]
+
+
+def _outcome(scene: Scene, trial: TrialState) -> list[Line]:
+    outcome = trial.outcome or ""
+    words = sanitize(outcome.replace("_", " "), limit=40)
+    cause = f", {sanitize(trial.cause.replace('_', ' '), limit=40)}" if trial.cause else ""
+    out = [_row("outcome", words + cause, "bold")]
+    if meaning := class_meaning(outcome):
+        out.append(_row("", meaning))
+    rule = sanitize(trial.rule, limit=60)
+    if rule:
+        out.append(_row("rule", f"{rule}: {rule_meaning(trial.rule) or 'a rule that this version does not know'}"))
+    if trial.exception:
+        out.append(_row("exception", sanitize(trial.exception, limit=120)))
+    if outcome in SCORED:
+        out.append(_row("scored", f"yes, reward {number(trial.reward)}"))
+    else:
+        out.append(_row("scored", "no, it never trains"))
+        out.append(_row("retryable", "yes" if trial.retryable else "no"))
+    policy = policy_meaning(outcome, scene.state.on_failure, trial.retryable)
+    out.append(_row("policy", f"{sanitize(scene.state.on_failure, limit=20)}: {policy}"))
+    if trial.hold_deadline is not None and trial.phase == "held":
+        left = clock(trial.hold_deadline - scene.now)
+        out.append(_row("held", f"the run stops in {left} unless it is retried or cancelled", "infra"))
     if trial.evidence:
         out += [(), line(Span("Evidence", "title"))]
-        out += wrap(sanitize(trial.evidence, keep_newlines=True), cells)[:_TEXT_ROWS]
+        out += [line(Span(row)) for row in sanitize(trial.evidence, keep_newlines=True).split("\n")[:_EVIDENCE_ROWS]]
     return out
 
 
-def _labelled(name: str, text: str, cells: int) -> list[Line]:
-    head, *rest = wrap(text, cells - 10)
-    return [line(Span(f"{name:<10}", "muted"), *head), *(line(" " * 10, *more) for more in rest)]
+def _happened(entries: Sequence[Entry]) -> list[Line]:
+    if not entries:
+        return []
+    rows = [
+        line(
+            Span(f"{moment(e.ts)}  ", "muted"), Span(sanitize(e.text, limit=400), "infra" if e.level == "error" else "")
+        )
+        for e in entries
+    ]
+    return [(), line(Span("What happened", "title")), *rows]
+
+
+def _row(name: str, value: str, role: str = "") -> Line:
+    return line(Span(f"{name:<10}", "muted"), Span(value, role))
+
+
+def moment(ts: float) -> str:
+    """Time of day."""
+    return time.strftime("%H:%M:%S", time.localtime(ts))
