@@ -7,14 +7,19 @@ import math
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
 
 from console.control.commands import Command, CommandResult
 from console.control.messages import Ask, Content, Viewer
 from console.errors import ControlError, RecordingError
 from console.journal import events as ev
+from console.records.marking import MarkReader, missing
 from console.records.run_dir import RunRecord
+from console.records.timeline import AlarmMark, Timeline
 from console.state.reduce import RunView, apply
+from console.state.sanitize import sanitize
 from console.tui.source import EventListener, Link
 
 if TYPE_CHECKING:
@@ -27,12 +32,29 @@ WATCHED_SECONDS = 60.0
 IDLE_SECONDS = 1.0
 """Wall time after which a gap between events is skipped."""
 BUDGET_SECONDS = 0.05
-"""Wall time that one poll may spend on applying events."""
+"""Wall time that one poll may spend on applying events; twice that at `MAX`."""
+WARM_UP_EVENTS = 1024
+"""Events before the goal of a seek that are told to the listener, so that its recent readings are filled."""
 _REFRESH_SECONDS = 1.0
+_OVER = ("finished", "stopped", "failed")
+
+
+class LiveAddress(NamedTuple):
+    """Where a run goes on that is looked back at: what its live source was made with."""
+
+    socket: str
+    run: str
+    local: bool
 
 
 class ReplaySource:
-    """A `Source` over a recording. Commands are refused."""
+    """A `Source` over a recording. Commands are refused.
+
+    Attributes:
+        record: what is played; playing, speed: as the operator chose; trouble: why it stopped, empty for no trouble.
+        live: where the run goes on when this is a look back, else None.
+        scrub: the time that the operator looks for along the timeline, None when nobody scrubs.
+    """
 
     mode: Literal["live", "replay"] = "replay"
 
@@ -42,42 +64,80 @@ class ReplaySource:
         speed: float | None = None,
         at_end: bool = False,
         clock: Callable[[], float] = time.monotonic,
+        live: LiveAddress | None = None,
+        seq: int | None = None,
     ) -> None:
-        """Opens at the first event, playing, or at the end, paused. Raises `RecordingError`."""
+        """Opens at the first event, playing, or paused: at the end, or after event `seq`. Raises `RecordingError`."""
         self.record = record
+        self.live = live
         self.listener: EventListener | None = None
         self.version = 0
         self.view = RunView()
-        self._clock = clock
-        self._line = record.timeline()
-        self._pending: ev.Event | None = None
-        self._events: Iterator[ev.Event] = iter(())
-        self._last_poll = clock()
-        self._last_refresh = clock()
         self.trouble = ""
         self.presence: tuple[Viewer, ...] = ()
         self.acts = False
+        self.scrub: float | None = None
+        self._clock = clock
+        self._line = record.timeline()
+        self._marks = MarkReader(record)
+        self._alarm: AlarmMark | None = None
+        self._pending: ev.Event | None = None
+        self._events: Iterator[ev.Event] = iter(())
+        self._last_poll = self._last_refresh = clock()
         self._content: TrialContent | None = None
         self.speed = self._default_speed() if speed is None else speed
-        self.playing = not at_end
-        if at_end:
-            self.seek(self._line.last_seq)
+        self.playing = not at_end and seq is None
+        if self.playing:
+            self._restart()
         else:
-            self.seek(0)
-            self._apply_next()
+            self.seek(self._line.last_seq if seq is None else seq)
         self._time = self.view.state.ts
 
     async def start(self) -> None:
         """The clock begins now."""
+        self.read_marks()
         self._last_poll = self._clock()
+
+    def read_marks(self, wait: float = 0.0) -> None:
+        """Gather the marks of the timeline on a thread; wait for all of them so many seconds at most."""
+        self._marks.begin(wait)
 
     def link(self) -> Link:
         """Where the recording stands."""
-        first, last = self._line.first_ts or 0.0, self._line.last_ts or 0.0
+        line = self.timeline
+        first, last = line.first_ts or 0.0, line.last_ts or 0.0
         fraction = 1.0 if self.at_end or last <= first else (self._time - first) / (last - first)
         return Link(
-            "replay", playing=self.playing, speed=self.speed, fraction=max(0.0, min(1.0, fraction)), detail=self.trouble
+            "replay",
+            playing=self.playing,
+            speed=self.speed,
+            fraction=max(0.0, min(1.0, fraction)),
+            detail=self.trouble,
+            timeline=line,
+            scrub=self.scrub,
+            behind=max(0.0, last - self._time) if self.live is not None else None,
+            news=self._news(),
         )
+
+    @property
+    def timeline(self) -> Timeline:
+        """What can be gone to, with the marks gathered so far."""
+        if self._line.marks is not self._marks.marks:
+            self._line = msgspec.structs.replace(self._line, marks=self._marks.marks)
+        return self._line
+
+    def missing(self) -> str:
+        """One line about what cannot be read, as far as that is known; empty when everything can."""
+        marks = self.timeline.marks
+        return missing(marks.holes if marks is not None else (), self._marks.damage or self.record.damage, _moment)
+
+    def _news(self) -> str:
+        if self.trouble:
+            return self.trouble
+        if self._alarm is not None:
+            return f"{self._alarm.level} alarm in the live run, {_moment(self._alarm.ts)}: {self._alarm.text}"
+        marks = self._line.marks
+        return self.missing() if marks is not None and marks.holes else ""
 
     def now(self) -> float:
         """The time of the recording, Unix seconds."""
@@ -110,23 +170,32 @@ class ReplaySource:
     # --- the clock ---
 
     def poll(self) -> None:
-        """Apply what is due. Trouble with the files pauses and is kept in `trouble`."""
+        """Apply what is due. Trouble with the files, or with an event, pauses and is kept in `trouble`."""
         now = self._clock()
         passed, self._last_poll = now - self._last_poll, now
+        marks = self._line.marks
         try:
-            if self.at_end:
-                self._look_for_more(now)
+            self._look_for_more(now)
             if self.playing and not self.at_end:
-                self._advance(passed, now + BUDGET_SECONDS)
+                self._advance(passed, now + BUDGET_SECONDS * (1 if self.speed > 0 else 2))
+                if self.at_end and self.view.state.status in _OVER:
+                    self.playing = False
         except RecordingError as error:
-            self.playing, self.trouble = False, str(error)
+            self.fail(str(error))
+        if self.timeline.marks is not marks:
             self.version += 1
+
+    def fail(self, why: str) -> None:
+        """Pause, and say why: a file, an event or a picture of it is no good."""
+        self.playing, self.trouble = False, sanitize(why, limit=300)
+        self.version += 1
 
     def _advance(self, passed: float, deadline: float) -> None:
         limit = math.inf if self.speed <= 0 else self._time + passed * self.speed
         if self._pending is not None and self.speed > 0:
             # A gap longer than the idle limit is cut to what is left of that limit.
             limit = max(limit, self._pending.ts - IDLE_SECONDS * self.speed)
+        self.version += 1
         count = 0
         while self._pending is not None and self._pending.ts <= limit:
             self._apply_next()
@@ -136,27 +205,39 @@ class ReplaySource:
         else:
             if limit != math.inf:
                 self._time = max(self._time, limit) if self._pending is not None else self.view.state.ts
-                self.version += 1
                 return
         self._time = self.view.state.ts
-        self.version += 1
 
     def _look_for_more(self, now: float) -> None:
         """A run that is still going on writes on: take in what is new, at most once a second."""
-        if self.view.state.status in ("finished", "stopped", "failed") or now - self._last_refresh < _REFRESH_SECONDS:
+        if now - self._last_refresh < _REFRESH_SECONDS or (self.at_end and self.view.state.status in _OVER):
             return
         self._last_refresh = now
         self.record.refresh()
         if self.record.journal.last_seq > self._line.last_seq:
             self._line = self.record.timeline()
-            self._open_after(self.view.state.seq)
+            if self._pending is None:
+                self._open_after(self.view.state.seq)
+            self.version += 1
+        opened = self._marks.follow()
+        if opened and self.live is not None:
+            self._alarm = opened[-1]
 
     def _apply_next(self) -> None:
         event = self._pending
         if event is None:
             return
-        apply(self.view, event)
-        self._pending = next(self._events, None)
+        try:
+            self._take(event)
+        finally:
+            self._pending = None
+            self._pending = next(self._events, None)
+
+    def _take(self, event: ev.Event) -> None:
+        try:
+            apply(self.view, event)
+        except Exception as error:  # an event that no version of ours wrote: what follows can still be looked at
+            raise RecordingError(f"event #{event.seq} cannot be shown ({type(error).__name__}: {error})") from error
         if self.listener is not None:
             self.listener(event)
 
@@ -167,13 +248,16 @@ class ReplaySource:
     # --- what the operator turns ---
 
     def toggle(self) -> None:
-        """Play or pause; at the end, play from the start."""
+        """Play or pause; at the end of a run that is over, play from the start."""
         self._last_poll = self._clock()
-        if not self.playing and self.at_end:
-            self.seek(0)
-            self._apply_next()
-            self._time = self.view.state.ts
-        self.playing = not self.playing
+        if not self.playing and self.at_end and self.view.state.status in _OVER:
+            self._restart()
+        self.playing, self.trouble = not self.playing, ""
+        self.version += 1
+
+    def pause(self) -> None:
+        """Stand still."""
+        self.playing = False
         self.version += 1
 
     def change_speed(self, faster: bool) -> None:
@@ -184,14 +268,42 @@ class ReplaySource:
             self.speed = FASTEST if self.speed <= 0 else max(SLOWEST, self.speed / 2)
         self.version += 1
 
-    def seek(self, seq: int) -> None:
-        """To right after event `seq`. Raises `RecordingError`."""
-        self.view = self.record.view_at(seq=seq) if seq > 0 else RunView()
-        self._open_after(max(0, seq))
+    def _restart(self) -> None:
+        self.seek(0)
+        self._apply_next()
         self._time = self.view.state.ts
+
+    def seek(self, seq: int) -> None:
+        """To right after event `seq`. Raises `RecordingError`; an event that cannot be applied is left out, and said."""
         self.version += 1
+        self.trouble = ""
+        seq = max(0, min(seq, self._line.last_seq))
+        warm = max(0, seq - WARM_UP_EVENTS)
+        try:
+            self.view = self.record.view_at(seq=warm) if warm > 0 else RunView()
+        except RecordingError:
+            raise
+        except Exception as error:
+            raise RecordingError(f"the state at event #{seq} cannot be made ({type(error).__name__})") from error
         if self.listener is not None:
             self.listener(None)
+        bad = ""
+        try:
+            for event in self.record.journal.events(warm, seq):
+                try:
+                    self._take(event)
+                except RecordingError as error:
+                    bad = str(error)
+        finally:
+            self._open_after(max(seq, self.view.state.seq))
+            self._time = self.view.state.ts
+        if bad:
+            self.fail(bad)
+
+    def seek_time(self, ts: float) -> None:
+        """To the moment `ts`, Unix seconds: after the last event before it. Raises `RecordingError`."""
+        self.seek(max(1, self.record.journal.seq_at(ts)))
+        self._time = max(self._time, min(ts, self._pending.ts if self._pending is not None else self._time))
 
     def play_to(self, seq: int) -> None:
         """Forward to event `seq`, through every event on the way."""
@@ -202,13 +314,15 @@ class ReplaySource:
 
     def step_event(self, forward: bool) -> None:
         """One event on or back, paused. Snapshots are not seen."""
-        self.playing = False
+        self.playing, self.trouble = False, ""
         if forward:
-            while isinstance(self._pending, ev.Snapshot):
-                self._apply_next()
-            self._apply_next()
-            self._time = self.view.state.ts
             self.version += 1
+            try:
+                while isinstance(self._pending, ev.Snapshot):
+                    self._apply_next()
+                self._apply_next()
+            finally:
+                self._time = self.view.state.ts
             return
         seq = self.view.state.seq - 1
         while seq > 1 and any(isinstance(e, ev.Snapshot) for e in self.record.journal.events(seq - 1, seq)):
@@ -226,9 +340,29 @@ class ReplaySource:
             at = bisect_left(marks, here) - 1
             self.seek(marks[at] if at >= 0 else 1)
 
+    def next_alarm(self) -> AlarmMark | None:
+        """To where the next alarm opens, paused; None when there is none. Raises `RecordingError`."""
+        marks = self.timeline.marks
+        here = self.view.state.seq
+        found = next((alarm for alarm in marks.alarms if alarm.seq > here), None) if marks is not None else None
+        if found is not None:
+            self.playing = False
+            self.seek(found.seq)
+        return found
+
+    @property
+    def marked(self) -> bool:
+        """Whether all marks have been gathered."""
+        return self._marks.complete
+
     def jump(self, to_end: bool) -> None:
         """To the start or to the end."""
         self.seek(self._line.last_seq if to_end else 1)
+
+    def scrub_to(self, ts: float | None) -> None:
+        """Move along the timeline without looking; None ends it."""
+        self.scrub = ts
+        self.version += 1
 
     def _default_speed(self) -> float:
         first, last = self._line.first_ts, self._line.last_ts
@@ -237,6 +371,10 @@ class ReplaySource:
         while speed < FASTEST and length / speed > WATCHED_SECONDS:
             speed *= 2
         return speed
+
+
+def _moment(ts: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(ts))
 
 
 def parse_speed(text: str) -> float:
