@@ -30,7 +30,8 @@ class RunInfo(msgspec.Struct, kw_only=True):
     Attributes:
         state: live, finished, stopped, failed, dead (its engine is gone without a word) or gone (its directory is).
         step: the step under way or the last one begun; steps: planned; steps_done: trained; each None while unknown.
-        started: Unix seconds; entry: what the process check needs.
+        started, heard: Unix seconds of the start and of the last event; entry: what the process check needs.
+        reward: mean of the last finished step; alarms: open ones that nobody has acknowledged or shelved.
     """
 
     run_id: str
@@ -45,6 +46,9 @@ class RunInfo(msgspec.Struct, kw_only=True):
     socket: str | None = None
     exit_code: int | None = None
     reason: str = ""
+    heard: float | None = None
+    reward: float | None = None
+    alarms: int = 0
     entry: RunEntry
 
     def alive(self) -> bool:
@@ -75,7 +79,10 @@ def info_of(entry: RunEntry) -> RunInfo:
     if view is not None and view.state.run_id == entry.run_id:
         state = view.state
         info.step, info.steps, info.steps_done = state.step, state.steps_planned, state.steps_done
-        info.started = state.started or info.started
+        info.started, info.heard = state.started or info.started, state.ts or None
+        rows = view.history.rows
+        info.reward = rows[-1].reward_mean if rows else None
+        info.alarms = sum(alarm.open and alarm.asks(state.ts) for alarm in state.alarms.values())
         if state.status in _ENDED and state.pid == entry.pid:
             info.state, info.exit_code, info.reason = state.status, state.exit_code, state.reason
             return info

@@ -193,7 +193,8 @@ class RunState(msgspec.Struct, kw_only=True):
         recent: the last tries that ended, oldest first; progress: when the run last moved (a log line is no progress).
         started: when the run's first engine began; engine_started: when the one that runs now did.
         paused, paused_by: no new trials begin, and who asked for it; dispatch_since: when that last changed.
-        tunables: by name, as they are now; quarantined: tasks left out of new batches.
+        tunables: by name, as they are now; tunables_at_start: as this engine began with them.
+        quarantined: tasks left out of new batches.
         watch: who holds the lease to act, empty for nobody.
     """
 
