@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from console.tui.layout import Box, Layout, arrange
-from console.tui.panes import events, groups, header, steps
+from console.tui.layout import PANES, Box, Layout, arrange
+from console.tui.panes import capture, events, glance, groups, steps, trials
 from console.tui.panes.frame import framed, ruled
 from console.tui.picture import Scene
 from console.tui.text import Line
@@ -13,13 +13,14 @@ from console.tui.text import Line
 Title = Callable[[Scene], tuple[str, str]]
 Body = Callable[[Scene, int, int], list[Line]]
 
-PANES: tuple[str, ...] = ("groups", "trials", "steps", "events", "capture", "reward", "loss", "policy", "time")
+__all__ = ["PANES", "compose", "layout_for"]
 
 
 def layout_for(scene: Scene, region: Box) -> Layout:
     """The layout that fits what the scene has to show."""
-    trials = max((len(g.trials) for g in scene.groups), default=0)
-    return arrange(region, len(scene.groups), trials)
+    selection = scene.selection
+    most = max((len(g.trials) for g in scene.groups), default=0)
+    return arrange(region, len(scene.groups), most, len(scene.state.lines), selection.tree, selection.zoom)
 
 
 def compose(scene: Scene, layout: Layout) -> dict[str, list[Line]]:
@@ -29,7 +30,11 @@ def compose(scene: Scene, layout: Layout) -> dict[str, list[Line]]:
 
 def _section(scene: Scene, name: str, box: Box, layout: Layout) -> list[Line]:
     title, body = _SECTIONS[name]
-    focused = scene.selection.focus == name
+    if name == "groups" and layout.tree:
+        body = groups.tree_rows
+    elif name == "detail" and "tail" not in layout.boxes:
+        body = _detail_with_tail
+    focused = scene.selection.focus == name or (name == "groups" and layout.tree and scene.selection.focus == "trials")
     column = next((c for c in layout.columns if name in c), ())
     if not layout.wide:
         lines = body(scene, box.width, box.height - 1)
@@ -39,26 +44,21 @@ def _section(scene: Scene, name: str, box: Box, layout: Layout) -> list[Line]:
     return framed(title(scene), lines, box.width, box.height, scene.marks, focused, first, last)
 
 
-def _groups(scene: Scene, cells: int, rows: int) -> list[Line]:
-    index = next((i for i, g in enumerate(scene.groups) if g.group == scene.selection.group), 0)
-    top = scene.selection.window("groups", len(scene.groups), rows, index)
-    return groups.group_rows(scene, cells, top, rows)
-
-
-def _trials(scene: Scene, cells: int, rows: int) -> list[Line]:
-    total = len(scene.group.trials) if scene.group is not None else 0
-    top = scene.selection.window("trials", total, rows, scene.selection.trial)
-    return groups.trial_rows(scene, cells, top, rows)
+def _detail_with_tail(scene: Scene, cells: int, rows: int) -> list[Line]:
+    return glance.detail_lines(scene, cells, rows, with_tail=True)
 
 
 _SECTIONS: dict[str, tuple[Title, Body]] = {
-    "groups": (groups.groups_title, _groups),
-    "trials": (groups.trials_title, _trials),
+    "groups": (groups.groups_title, groups.group_rows),
+    "trials": (trials.trials_title, trials.trial_rows),
+    "detail": (glance.detail_title, glance.detail_lines),
+    "tail": (glance.tail_title, glance.tail_lines),
     "steps": (steps.steps_title, steps.step_lines),
     "events": (events.events_title, events.event_lines),
-    "capture": (lambda scene: ("Gateway & capture", ""), header.capture_pane),
+    "capture": (capture.capture_title, capture.capture_lines),
     "reward": (steps.reward_title, steps.reward_plot),
     "loss": (steps.loss_title, steps.loss_plot),
+    "mix": (steps.outcome_mix_title, steps.outcome_mix_lines),
     "policy": (steps.policy_title, steps.policy_lines),
     "time": (lambda scene: ("Step time", ""), steps.time_lines),
 }

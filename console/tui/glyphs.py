@@ -72,10 +72,22 @@ class Marks(NamedTuple):
     light: str
     dot: str
     separator: str
+    branch: str
+    leaf: str
+    alarm: str
+    order: str
+    up: str
+    down: str
 
 
-UNICODE = Marks("─", "│", ">", "▸", "—", "┌", "┐", "├", "┤", "└", "┘", "┤", _BLOCKS, "━", "─", "·", "│")
-ASCII = Marks("-", "|", ">", ">", "-", "+", "+", "+", "+", "+", "+", "|", _ASCII_BLOCKS, "=", "-", ".", "|")
+UNICODE = Marks(
+    "─", "│", ">", "▸", "—", "┌", "┐", "├", "┤", "└", "┘", "┤", _BLOCKS, "━", "─", "·", "│", "├", "└", "▲", "»",
+    "↑", "↓",
+)  # fmt: skip
+ASCII = Marks(
+    "-", "|", ">", ">", "-", "+", "+", "+", "+", "+", "+", "|", _ASCII_BLOCKS, "=", "-", ".", "|", "|", "`", "A", ">",
+    "^", "v",
+)  # fmt: skip
 
 
 def marks(ascii_only: bool) -> Marks:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from console.control.messages import Viewer
 from console.journal import events as ev
-from console.state.model import GroupState, RunState, TrialState
+from console.state.model import AlarmState, GroupState, RunState, TrialState
 from console.state.reduce import RunView
 from console.tui import glyphs
 from console.tui.filters import Filter
@@ -155,6 +155,12 @@ def held_trials(state: RunState) -> list[tuple[GroupState, TrialState]]:
     """Trials that wait for the operator, the one with the least time left first."""
     found = [(g, t) for g in state.groups.values() for t in g.trials if t.phase == "held"]
     return sorted(found, key=lambda pair: pair[1].hold_deadline or 0.0)
+
+
+def asking(state: RunState, now: float) -> list[AlarmState]:
+    """Open alarms that nobody has acknowledged or shelved: critical ones first, of these the oldest first."""
+    found = [a for a in state.alarms.values() if a.open and a.asks(now)]
+    return sorted(found, key=lambda a: (a.level != "critical", a.since))
 
 
 def stop_text(state: RunState) -> str:

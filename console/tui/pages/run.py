@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from console.errors import UsageError
+from console.state.model import GroupState, TrialState
+from console.state.sanitize import sanitize
 from console.tui.compose import PANES, compose, layout_for
+from console.tui.filters import Filter, parse
 from console.tui.layout import Box, Layout
 from console.tui.pages.page import Page, Painted
-from console.tui.picture import Scene, Selection, held_trials
+from console.tui.panes import groups as groups_pane
+from console.tui.picture import SORTS, Scene, Selection, asking, held_trials, shown_trials
+from console.tui.replaying import Replaying
+from console.tui.tail import Tail, Target
 
 if TYPE_CHECKING:
     from console.tui.desk import Desk
 
-FOCUSABLE = ("groups", "trials", "events")
+FOCUSABLE = ("groups", "trials", "detail", "events", "capture", "reward")
+"""Panes in the order of tab and of the keys 1 to 6; `reward` stands for all plots."""
+_NAMED = re.compile(r"(?:^|[.:/ ])g(\d{1,6})(?:/t(\d{1,6}))?$")
+"""A group, or a trial, at the end of an alarm's key."""
+_FAR = 10**9
 
 
 class RunPage(Page):
@@ -25,6 +38,8 @@ class RunPage(Page):
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
         self._layout = Layout({})
+        self._tail = Tail()
+        self._alarm_at = ""
 
     @property
     def _selection(self) -> Selection:
@@ -34,26 +49,103 @@ class RunPage(Page):
         """It has."""
         return True
 
+    def fingerprint(self) -> tuple[object, ...]:
+        """The transcript's tail comes by itself; everything else with a key."""
+        return (self._tail.version,)
+
+    def tick(self) -> None:
+        """Ask for the tail of the selected trial's transcript, where it is shown."""
+        if self._has_tail() and self._tail.due():
+            self.desk.shell.spawn(self._tail.ask(self.desk.source.ask, self.desk.scene().marks))
+
     def paint(self, scene: Scene, region: Box) -> Painted:
         """Sections placed by the layout."""
-        self._layout = layout_for(scene, region)
-        return Painted(self._layout.boxes, compose(scene, self._layout))
+        self._layout = layout = layout_for(scene, region)
+        target = _target(scene)
+        if self._has_tail():
+            self._tail.look(target)
+            scene = replace(scene, tail=self._tail.of(target))
+        return Painted(layout.boxes, compose(scene, layout))
+
+    def _has_tail(self) -> bool:
+        return "tail" in self._layout.boxes or "detail" in self._layout.boxes
+
+    # --- what is selected ---
 
     def do_open(self) -> None:
-        """The selected trial."""
-        self.desk.do_page_trial()
+        """The selected trial; the page of the pane that has one of its own."""
+        match self._selection.focus:
+            case "events":
+                self.desk.show("events")
+            case "reward":
+                self.desk.show("metrics")
+            case _:
+                self.desk.shell.spawn(self.desk.act("page_trial"))
 
     def do_next_alarm(self) -> None:
-        """Select the trial that waits for the operator; again for the next one."""
-        waiting = held_trials(self.desk.state)
-        if not waiting:
-            self.desk.say("no trial waits for you")
+        """Select what needs the operator: a held trial, then what the alarms name; again for the next one.
+
+        In a replay, where nothing more waits here, the next alarm in time.
+        """
+        scene, selection = self.desk.scene(), self._selection
+        spots: list[tuple[str, int | None, int | None]] = [
+            (f"held.g{g.group + 1}/t{t.trial + 1}", g.group, t.trial) for g, t in held_trials(scene.state)
+        ]
+        for one in asking(scene.state, scene.now):
+            if not (spots and one.key.startswith("held.")):
+                group, trial = _named(one.key)
+                spots.append((one.key, group if group in scene.state.groups else None, trial))
+        keys = [key for key, _, _ in spots]
+        there = self._alarm_at in keys and self._is_at(spots[keys.index(self._alarm_at)])
+        at = (keys.index(self._alarm_at) + 1) % len(keys) if there else 0
+        in_time = getattr(Replaying(self.desk), "do_next_alarm", None) if self.desk.source.mode == "replay" else None
+        if in_time is not None and (not spots or (there and at == 0)):
+            self._alarm_at = ""
+            in_time()
             return
-        here = (self._selection.group, self._selection.trial)
-        names = [(g.group, t.trial) for g, t in waiting]
-        at = (names.index(here) + 1) % len(names) if here in names and self._selection.focus == "trials" else 0
-        self._selection.group, self._selection.trial = names[at]
-        self._selection.focus, self._selection.pinned = "trials", True
+        if not spots:
+            self.desk.say("nothing needs you: no trial is held, no alarm asks")
+            return
+        self._alarm_at, number, index = spots[at]
+        if number is None:
+            alarm = scene.state.alarms[self._alarm_at]
+            self.desk.say(f"{alarm.text}{f': {alarm.remedy}' if alarm.remedy else ''}", "limit")
+            return
+        if selection.filter and not any(g.group == number for g in scene.groups):
+            selection.filter = Filter()
+            self.desk.say("the filter hid it: it is cleared", "limit")
+        selection.group, selection.trial = number, index or 0
+        selection.focus, selection.pinned = "groups" if index is None else "trials", True
+        if selection.zoom:
+            selection.zoom = selection.focus
+
+    def _is_at(self, spot: tuple[str, int | None, int | None]) -> bool:
+        """Whether the selection still is where `!` has put it."""
+        _, group, trial = spot
+        return group is None or (self._selection.group == group and trial in (None, self._selection.trial))
+
+    def do_mark(self) -> None:
+        """Mark the selected group, or take its mark away, and go on to the next one."""
+        scene, marked = self.desk.scene(), self._selection.marked
+        if scene.group is None:
+            self.desk.say("no group to mark")
+            return
+        marked ^= {scene.group.group}
+        if self._selection.focus != "trials":
+            self._selection.focus = "groups"
+            self._move(1)
+
+    def yank_text(self) -> str | None:
+        """What is selected, in words: for the clipboard."""
+        scene = self.desk.scene()
+        if scene.group is None or scene.trial is None or self._selection.focus not in ("trials", "detail"):
+            return None
+        trial = scene.trial
+        parts = [f"g{scene.group.group + 1}/t{trial.trial + 1} {scene.group.task}", trial.outcome or trial.phase]
+        parts += [trial.cause, trial.exception or "", trial.evidence, trial.trial_dir or ""]
+        return "\n".join(sanitize(part) for part in parts if part)
+
+    # --- moving ---
 
     def do_up(self) -> None:
         """One row up."""
@@ -73,11 +165,11 @@ class RunPage(Page):
 
     def do_first(self) -> None:
         """To the first row."""
-        self._move(-(10**9))
+        self._move(-_FAR)
 
     def do_last(self) -> None:
         """To the last row."""
-        self._move(10**9)
+        self._move(_FAR)
 
     def _rows(self) -> int:
         box = self._layout.boxes.get(self._selection.focus)
@@ -88,33 +180,201 @@ class RunPage(Page):
         if selection.focus == "events":
             selection.events_up = max(0, min(selection.events_up + rows, len(scene.state.lines) - 1))
             return
+        if selection.focus == "detail":
+            selection.tops["detail"] = max(0, selection.tops.get("detail", 0) + rows)
+            return
         if scene.group is None:
             return
         selection.pinned = True
-        if selection.focus == "trials":
-            selection.trial = max(0, min(selection.trial + rows, len(scene.group.trials) - 1))
+        if selection.focus != "trials":
+            selection.focus = "groups"
+            self._move_group(scene, rows)
             return
-        at = next(i for i, g in enumerate(scene.groups) if g.group == scene.group.group)
-        selection.group = scene.groups[max(0, min(at + rows, len(scene.groups) - 1))].group
-        selection.trial = 0
-        selection.tops.pop("trials", None)
+        shown = shown_trials(selection, scene.group, scene.now)
+        at = next((i for i, t in enumerate(shown) if t is scene.trial), 0) + rows
+        if self._layout.tree and abs(rows) == 1 and not 0 <= at < len(shown):  # out of the group, on to its neighbour
+            before = scene.group
+            self._move_group(scene, rows)
+            after = self.desk.scene().group
+            if after is not None and after is not before and rows < 0:
+                self._choose(after, shown_trials(selection, after, scene.now)[-1])
+            elif after is not None and after is not before:
+                self._choose(after, shown_trials(selection, after, scene.now)[0])
+            return
+        self._choose(scene.group, shown[max(0, min(at, len(shown) - 1))])
+
+    def _move_group(self, scene: Scene, rows: int) -> None:
+        at = next(i for i, g in enumerate(scene.groups) if g is scene.group)
+        group = scene.groups[max(0, min(at + rows, len(scene.groups) - 1))]
+        if group is not scene.group:
+            self._choose(group, shown_trials(self._selection, group, scene.now)[0] if group.trials else None)
+            self._selection.tops.pop("trials", None)
+
+    def _choose(self, group: GroupState, trial: TrialState | None) -> None:
+        self._selection.group, self._selection.trial = group.group, 0 if trial is None else trial.trial
+        self._selection.tops.pop("detail", None)
+        self._selection.pinned = True
+
+    def clicked(self, pane: str, row: int) -> None:
+        """Select what is in that row of a pane (its title is row 0), and give the pane the focus."""
+        scene, selection = self.desk.scene(), self._selection
+        names = {"tail": "detail", "steps": "reward", "loss": "reward", "mix": "reward", "policy": "reward"}
+        selection.focus = names.get(pane, pane if pane in FOCUSABLE else selection.focus)
+        if row < 1 or scene.group is None:
+            return
+        if pane == "groups" and self._layout.tree:
+            flat = groups_pane.tree(scene, self._layout.boxes["groups"].height - 2)
+            at = selection.tops.get("tree", 0) + row - 1
+            if at < len(flat):
+                group, trial = flat[at]
+                self._choose(group, trial or (group.trials[0] if group.trials else None))
+                selection.focus = "groups" if trial is None else "trials"
+        elif pane == "groups" and (at := selection.tops.get("groups", 0) + row - 1) < len(scene.groups):
+            self._choose(scene.groups[at], None)
+        elif pane == "trials":
+            shown = shown_trials(selection, scene.group, scene.now)
+            if (at := selection.tops.get("trials", 0) + row - 1) < len(shown):
+                self._choose(scene.group, shown[at])
+
+    # --- panes ---
 
     def do_next_pane(self) -> None:
         """To the next pane that is shown."""
-        self._focus(1)
+        self._focus_by(1)
 
     def do_previous_pane(self) -> None:
         """To the pane before."""
-        self._focus(-1)
+        self._focus_by(-1)
 
-    def _focus(self, by: int) -> None:
-        shown = [name for name in FOCUSABLE if name in self._layout.boxes] or ["groups"]
-        at = shown.index(self._selection.focus) if self._selection.focus in shown else 0
-        self._selection.focus = shown[(at + by) % len(shown)]
-        self._selection.pinned = self._selection.pinned or self._selection.focus == "trials"
-        if self._selection.focus != "events":
-            self._selection.events_up = 0
+    do_right, do_left = do_next_pane, do_previous_pane
+
+    def do_pane_1(self) -> None:
+        """Groups."""
+        self._focus("groups")
+
+    def do_pane_2(self) -> None:
+        """Trials."""
+        self._focus("trials")
+
+    def do_pane_3(self) -> None:
+        """The selected trial."""
+        self._focus("detail")
+
+    def do_pane_4(self) -> None:
+        """Events."""
+        self._focus("events")
+
+    def do_pane_5(self) -> None:
+        """Gateway and capture."""
+        self._focus("capture")
+
+    def do_pane_6(self) -> None:
+        """Plots."""
+        self._focus("reward")
+
+    def _shown(self, pane: str) -> bool:
+        return pane in self._layout.boxes or (pane == "trials" and self._layout.tree)
+
+    def _focus_by(self, by: int) -> None:
+        shown = FOCUSABLE if self._selection.zoom else [name for name in FOCUSABLE if self._shown(name)]
+        if not shown:
+            return
+        at = shown.index(self._selection.focus) if self._selection.focus in shown else -by
+        self._focus(shown[(at + by) % len(shown)])
+
+    def _focus(self, pane: str) -> None:
+        """Move the focus to a pane; one that has no room here is shown alone."""
+        selection = self._selection
+        if pane == "trials":
+            selection.pinned = True
+        if pane != "events":
+            selection.events_up = 0
+        selection.focus = pane
+        if selection.zoom or not self._shown(pane):
+            selection.zoom = pane
+
+    def do_zoom(self) -> None:
+        """The focused pane alone, and back."""
+        selection = self._selection
+        selection.zoom = "" if selection.zoom else selection.focus
+        if not selection.zoom:
+            self._refocus()
+
+    def _refocus(self) -> None:
+        """Out of the zoom: the focus must be on a pane that most screens show."""
+        if self._selection.focus not in ("groups", "trials", "events"):
+            self._selection.focus = "groups"
+
+    # --- order and filter ---
 
     def do_sort(self) -> None:
-        """By attention, or by number."""
-        self._selection.sort = "number" if self._selection.sort == "attention" else "attention"
+        """By attention, number, reward or task."""
+        self._selection.sort = SORTS[(SORTS.index(self._selection.sort) + 1) % len(SORTS)]
+        self.desk.say(f"groups by {self._selection.sort}")
+
+    def do_density(self) -> None:
+        """On wide screens: each group's trials beneath it, or in a pane of their own."""
+        self._selection.tree = not self._selection.tree
+        if "tail" not in self._layout.boxes:
+            self.desk.say("trials are shown beneath their groups from 160 columns on")
+
+    async def do_filter(self) -> None:
+        """Show only the groups and trials that pass; the list follows what is typed."""
+        before = self._selection.filter
+
+        def typed(text: str) -> None:
+            try:
+                self._selection.filter = parse(text)
+            except UsageError:  # not finished yet
+                return
+            self.desk.shell.repaint()
+
+        text = await self.desk.shell.prompt(
+            "filter", before.text, typed, hint="words  class:infra  g:3  phase:agent  !not"
+        )
+        if text is None:
+            self._selection.filter = before
+            self.desk.shell.repaint()
+            return
+        try:
+            self.set_filter(text)
+        except UsageError:
+            self._selection.filter = before
+            raise
+
+    def set_filter(self, text: str) -> None:
+        """Filter by `text`, empty for no filter. Raises `UsageError` when it is not one."""
+        self._selection.filter = parse(text)
+        scene = self.desk.scene()
+        if scene.group is not None and self._selection.filter:
+            shown = shown_trials(self._selection, scene.group, scene.now)
+            if not any(t is scene.trial for t in shown):
+                self._choose(scene.group, shown[0] if shown else None)
+        self.desk.shell.repaint()
+
+    def do_back(self) -> None:
+        """Undo the zoom, then the filter, then the marks; else to the page before."""
+        selection = self._selection
+        if selection.zoom:
+            selection.zoom = ""
+            self._refocus()
+        elif selection.filter:
+            selection.filter = Filter()
+        elif selection.marked:
+            selection.marked.clear()
+        else:
+            self.desk.back()
+
+
+def _named(key: str) -> tuple[int | None, int | None]:
+    """Group and trial that an alarm's key names, from 0."""
+    found = _NAMED.search(key)
+    if found is None:
+        return None, None
+    return int(found[1]) - 1, None if found[2] is None else int(found[2]) - 1
+
+
+def _target(scene: Scene) -> Target | None:
+    if scene.group is None or scene.trial is None or scene.state.step is None:
+        return None
+    return scene.state.step, scene.group.group, scene.trial.trial, scene.trial.try_

@@ -1,22 +1,38 @@
-"""The row under the header: what is about to stop the run, or why it has ended. Not there when there is neither."""
+"""The rows under the header: what is about to stop the run, or why it has ended. Not there when there is neither."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from console.state.model import AlarmState, GroupState, TrialState
 from console.state.sanitize import sanitize
-from console.tui.picture import ENDED, Scene, held_trials
+from console.tui.actions import BY_ID
+from console.tui.picture import ENDED, Scene, asking, held_trials
 from console.tui.text import Line, Span, clock, fit, line, spread, width, wrap
 
 WIDE = 100
 REASON_ROWS = 3
+_ROOMY = 7
+_KEYS_WITHIN = 140
+"""The keys stand at the right, but not further away than this."""
+"""Rows from which two alarms are shown, when two ask."""
 AS_ASKED = (None, 0, 3)
 """Exit codes of a run that goes on, completed, or was stopped by the operator: nothing to alarm about."""
 
 
-def alarm(scene: Scene, cells: int, rows: int = REASON_ROWS) -> list[Line]:
-    """The most urgent alarm in one row, or the reason of a run that did not complete in up to `rows`.
+@dataclass(frozen=True)
+class _Asks:
+    """One thing that asks for the operator: held trials of a group, or an alarm."""
 
-    Alarms that the engine derives from held trials (key `held.…`) are told from the trials themselves, with the
-    time that is left; they count once a group.
+    held: tuple[tuple[GroupState, TrialState], ...] = ()
+    alarm: AlarmState | None = None
+
+
+def alarm(scene: Scene, cells: int, rows: int = REASON_ROWS) -> list[Line]:
+    """The most urgent alarm in one row (two, where `rows` are many), or the reason of a run that did not complete.
+
+    Alarms of held trials (key `held.…`) are told from the trials themselves, with the time that is left. What was
+    acknowledged or shelved takes no row. A critical alarm that is over and was not acknowledged is told, dimmed.
     """
     state = scene.state
     if state.status in ENDED:
@@ -24,22 +40,56 @@ def alarm(scene: Scene, cells: int, rows: int = REASON_ROWS) -> list[Line]:
     if scene.dead:  # whatever was open then, this is the one that counts now
         text = "the engine is gone: quarterdeck train with the same options resumes"
         return [_row(1, f"{text} from the last checkpoint" if cells >= WIDE else text, cells)]
+    found = _urgent(scene)
+    if found:
+        shown = found[: 2 if rows >= _ROOMY else 1]
+        return [_told(scene, one, len(found) if i == 0 else 0, cells) for i, one in enumerate(shown)]
+    g = state.gateway
+    if g.reachable is False and "gateway.unreachable" not in state.alarms:
+        text = f"gateway unreachable for {clock(scene.now - g.since)}: {sanitize(g.detail, limit=120)}"
+        return [_row(1, text, cells)]
+    over = [a for a in state.alarms.values() if not a.open and a.asks(scene.now)]
+    return [_over(scene, over, cells)] if over else []
+
+
+def _urgent(scene: Scene) -> list[_Asks]:
+    """Held groups, the one with the least time left first; then the alarms, critical and old ones first."""
+    state = scene.state
     held = held_trials(state)
-    others = [a for a in state.alarms.values() if not (held and a.key.startswith("held."))]
-    others.sort(key=lambda a: (a.level != "critical", a.since))
-    total = len({group.group for group, _ in held}) + len(others)
-    if held:
-        return [_held(scene, cells, total)]
-    if others:
-        first = others[0]
-        remedy = f" {scene.marks.dash} {sanitize(first.remedy, limit=200)}" if first.remedy else ""
-        return [_row(total, f"{sanitize(first.text, limit=200)}{remedy}", cells)]
-    if state.gateway.reachable is False:
-        g = state.gateway
-        return [
-            _row(1, f"gateway unreachable for {clock(scene.now - g.since)}: {sanitize(g.detail, limit=120)}", cells)
-        ]
-    return []
+    found: list[_Asks] = []
+    for number in dict.fromkeys(group.group for group, _ in held):
+        known = state.alarms.get(f"held.g{number + 1}")
+        if known is None or known.asks(scene.now):
+            found.append(_Asks(held=tuple(pair for pair in held if pair[0].group == number)))
+    return found + [_Asks(alarm=a) for a in asking(state, scene.now) if not (held and a.key.startswith("held."))]
+
+
+def _told(scene: Scene, one: _Asks, total: int, cells: int) -> Line:
+    if one.alarm is None:
+        return _held(scene, one.held, total, cells)
+    a = one.alarm
+    text = sanitize(a.text, limit=200)
+    after = sanitize(a.consequence, limit=200) or ("" if a.action in BY_ID else sanitize(a.remedy, limit=200))
+    hint = _hint(scene, a.action)
+    head = _count(total)
+    room = cells - width(head) - width(hint) - 1
+    body = [Span(f" {text}", "bold")]
+    if after and room - width(body) > 12:
+        body.append(Span(f" {scene.marks.dash} {after}"))
+    return _with_keys((*head, *fit(body, min(room, width(body)))), hint, cells)
+
+
+def _with_keys(text: Line, keys: Line, cells: int) -> Line:
+    """The text, and at the right the keys; on very wide screens not far from it."""
+    return fit(spread(text, keys, min(cells, max(_KEYS_WITHIN, width(text) + width(keys) + 1))), cells)
+
+
+def _hint(scene: Scene, action_id: str) -> Line:
+    """The key that helps, as far as there is one here."""
+    action = BY_ID.get(action_id)
+    if action is None or not action.key or scene.link.status == "replay":
+        return ()
+    return line(Span(f" {action.key}", "key"), Span(f" {action.label or action.id.replace('_', ' ')} "))
 
 
 def _row(total: int, text: str, cells: int) -> Line:
@@ -47,12 +97,14 @@ def _row(total: int, text: str, cells: int) -> Line:
 
 
 def _count(total: int) -> list[Span]:
+    """How many ask; the rows below the first have the same room in front."""
+    if total == 0:
+        return [Span(" " * 10)]
     return [Span(" "), Span(f" {total} alarm{'' if total == 1 else 's'} ", "alert")]
 
 
-def _held(scene: Scene, cells: int, total: int) -> Line:
+def _held(scene: Scene, held: tuple[tuple[GroupState, TrialState], ...], total: int, cells: int) -> Line:
     """Which trial waits, and for how long yet; the name of its failure gives way to the countdown and the keys."""
-    held = held_trials(scene.state)
     group, trial = held[0]
     wide = cells >= WIDE
     hint: list[Span] = []
@@ -66,7 +118,18 @@ def _held(scene: Scene, cells: int, total: int) -> Line:
     tail = Span(f"{more} held: {'the run stops' if wide else 'stops'} in {left}", "bold")
     room = max(6, cells - 1 - width(head) - width([tail]) - width(hint))
     what = Span(sanitize(trial.exception or trial.cause or "failure", limit=min(room, 40)), "bold")
-    return spread((*head, what, tail), tuple(hint), cells)
+    return _with_keys((*head, what, tail), tuple(hint), cells)
+
+
+def _over(scene: Scene, over: list[AlarmState], cells: int) -> Line:
+    """The last critical alarm that is over, so that nobody misses that it was."""
+    last = max(over, key=lambda a: a.cleared or 0.0)
+    ago = clock(scene.now - (last.cleared or scene.now))
+    more = f" and {len(over) - 1} more" if len(over) > 1 else ""
+    hint = _hint(scene, "ack")
+    room = cells - width(hint) - 1
+    text = f" was: {sanitize(last.text, limit=200)}{more}, over for {ago}"
+    return _with_keys(fit((Span(text, "muted"),), min(width([Span(text)]), room)), hint, cells)
 
 
 def _reason(scene: Scene, cells: int, limit: int) -> list[Line]:

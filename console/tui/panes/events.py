@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from console.control.commands import COMMANDS
 from console.state.model import EventLine
 from console.state.sanitize import sanitize
 from console.tui.glyphs import SIGNS, sign_text
@@ -11,6 +12,8 @@ from console.tui.picture import Scene
 from console.tui.text import Line, Span, fit, line, width
 
 _LEVELS = {"warning": Span("*", "limit+bold"), "error": Span("!", "infra+alert")}
+_OLD = 20 * 3600.0
+"""Seconds after which a time of day alone does not tell the day."""
 
 
 def events_title(scene: Scene) -> tuple[str, str]:
@@ -24,21 +27,34 @@ def event_lines(scene: Scene, cells: int, rows: int) -> list[Line]:
     lines = scene.state.lines
     end = max(0, len(lines) - scene.selection.events_up)
     shown = lines[max(0, end - rows) : end]
+    dated = bool(shown) and scene.now - shown[0].ts > _OLD
     out = []
     for one in reversed(shown):
-        moment = time.strftime("%H:%M:%S", time.localtime(one.ts))
-        mark = _mark(one, scene.ascii)
+        moment = time.localtime(one.ts)
+        when = time.strftime("%H:%M:%S", moment)
+        if dated:
+            when = time.strftime("%a %H:%M", moment) if scene.now - one.ts > _OLD else f"{when} "
         role = "infra" if one.level == "error" else ""
-        out.append(
-            fit(line(Span(f" {moment} ", "muted"), mark, Span(f" {sanitize(one.text, limit=400)}", role)), cells)
-        )
+        text = Span(f" {sanitize(one.text, limit=400)}", role)
+        out.append(fit(line(Span(f" {when} ", "muted"), _mark(one, scene), text), cells))
     return out
 
 
-def _mark(one: EventLine, ascii_only: bool) -> Span:
+def _mark(one: EventLine, scene: Scene) -> Span:
+    """Outcomes have their sign; alarms and commands one of their own; the rest that of its level."""
     if one.outcome in SIGNS:
-        return Span(sign_text(one.outcome, ascii_only), SIGNS[one.outcome].role)
+        return Span(sign_text(one.outcome, scene.ascii), SIGNS[one.outcome].role)
+    first, _, rest = one.text.partition(" ")
+    if first == "alarm:":
+        return Span(scene.marks.alarm, "infra+bold" if one.level == "error" else "limit+bold")
+    if first == "alarm":
+        return Span(scene.marks.alarm, "muted")
+    if first in COMMANDS and rest.startswith(_OF_COMMANDS):
+        return Span(scene.marks.order, "limit+bold" if one.level == "warning" else "key")
     return _LEVELS.get(one.level, Span(" "))
+
+
+_OF_COMMANDS = ("requested", "done", "refused", "accepted", "failed")
 
 
 def key_line(scene: Scene, cells: int) -> Line:

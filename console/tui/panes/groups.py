@@ -1,53 +1,76 @@
-"""The groups of the step, each with its strip of trials, and the trials of the selected group."""
+"""The groups of the step, each with its strip of trials; on wide screens with its trials beneath it, as a tree."""
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import lru_cache
+
+from rich.cells import cell_len
+
 from console.outcomes.classes import SCORED
 from console.state.model import CommandState, GroupState, TrialState
+from console.state.sanitize import sanitize
 from console.tui.glyphs import SIGNS, kind_of, sign_text
-from console.tui.picture import Scene
+from console.tui.panes.trials import TrialRows
+from console.tui.picture import DONE, Scene, attention, shown_trials
 from console.tui.text import Line, Span, cell, clock, count, fit, line, number, restyle
 
-STRIP_MAX = 32
-_LABELS = {
-    "pass": "pass",
-    "partial": "partial",
-    "zero": "zero",
-    "agent_timeout": "timeout",
-    "context_overflow": "context",
-    "output_limit": "out limit",
-    "running": "agent",
-    "stalled": "stalled",
-    "verifying": "verify",
-}
+STRIP_MAX = 64
+STRIP_COUNTED = 22
+_TASK_MIN = 10
+_RANK_NAMES = {0: "held", 1: "failed", 2: "stalled", 3: "running", 4: "waiting", DONE: "done"}
+Row = tuple[GroupState, TrialState | None]
+"""A row of the tree: a group, or one of its trials."""
 
 
 def groups_title(scene: Scene) -> tuple[str, str]:
     """Left and right part of the section's title."""
-    trials = [t for g in scene.groups for t in g.trials]
-    scored = sum(t.outcome in SCORED and t.phase == "done" for t in trials)
-    kept = sum(g.kept is True for g in scene.groups)
-    failed = sum(t.phase in ("done", "held") and t.outcome not in SCORED and t.outcome != "cancelled" for t in trials)
-    live = sum(t.phase not in ("queued", "held", "done") for t in trials)
-    dot = scene.marks.dot
-    parts = [f"{len(scene.groups)}", f"kept {kept}", f"scored {scored}/{len(trials)}"]
+    groups = scene.state.groups.values()
+    total = scored = failed = live = 0
+    for group in groups:
+        for t in group.trials:
+            total += 1
+            if t.phase == "done" or t.phase == "held":
+                if t.outcome in SCORED:
+                    scored += t.phase == "done"
+                elif t.outcome != "cancelled":
+                    failed += 1
+            elif t.phase != "queued":
+                live += 1
+    selection, dot = scene.selection, scene.marks.dot
+    parts = [f"{len(groups)}"]
+    if selection.filter:
+        parts = [f"/{cell(selection.filter.text, 24).strip()}", f"{len(scene.groups)} of {len(groups)}"]
+    parts += [f"kept {sum(g.kept is True for g in groups)}", f"scored {scored}/{total}"]
     parts.append(f"were live {live}" if scene.dead else f"live {live}")
     if failed:
         parts.append(f"not scored {failed}")
-    return f"Groups  {f' {dot} '.join(parts)}", f"sort: {scene.selection.sort}"
+    if selection.marked:
+        parts.append(f"marked {len(selection.marked)}")
+    return f"Groups  {f' {dot} '.join(parts)}", f"sort: {selection.sort}"
 
 
-def group_rows(scene: Scene, cells: int, start: int, rows: int) -> list[Line]:
-    """`rows` lines from the `start`th group on."""
-    shown = scene.groups[start : start + rows]
-    if not shown:
-        return [line(Span(f"  {_waiting(scene)}", "muted"))]
-    columns = _Columns(scene, cells)
-    return [columns.row(group) for group in shown]
+def group_rows(scene: Scene, cells: int, rows: int) -> list[Line]:
+    """At most `rows` lines with the selected group among them; when there are more, the last line sums up the rest."""
+    groups = scene.groups
+    if not groups:
+        return [line(Span(f"  {_empty(scene)}", "muted"))]
+    index = next((i for i, g in enumerate(groups) if g is scene.group), 0)
+    size = _rows_for(len(groups), rows)
+    top = scene.selection.window("groups", len(groups), size, index)
+    table = _Table(scene, cells)
+    out = [table.row(group) for group in groups[top : top + size]]
+    return [*out, _rest(scene, groups, top, size, cells)] if size < rows and len(groups) > size else out
 
 
-def _waiting(scene: Scene) -> str:
+def _rows_for(total: int, rows: int) -> int:
+    return rows if total <= rows or rows < 4 else rows - 1
+
+
+def _empty(scene: Scene) -> str:
     state = scene.state
+    if state.groups:
+        return "no group passes the filter: esc clears it"
     if state.status in ("finished", "stopped", "failed"):
         return "the run is over"
     if scene.link.status == "connecting":
@@ -55,21 +78,75 @@ def _waiting(scene: Scene) -> str:
     return "no step has begun yet" if state.step is None else "no groups yet"
 
 
-class _Columns:
-    """Column widths of the groups table for one paint. Columns go in the order sd, tokens, note."""
+def _rest(scene: Scene, groups: list[GroupState], top: int, size: int, cells: int) -> Line:
+    """What is not in sight, by how much it needs the operator."""
+    marks = scene.marks
+    hidden = Counter(attention(g, scene.now) for g in (*groups[:top], *groups[top + size :]))
+    below = len(groups) - top - size
+    where = [f"{marks.up} {top} above"] * (top > 0) + [f"{marks.down} {below} below"] * (below > 0)
+    text = f"  {'  '.join(where)}: " + f" {marks.dot} ".join(f"{n} {_RANK_NAMES[r]}" for r, n in sorted(hidden.items()))
+    return fit(line(Span(text, "limit" if 0 in hidden or 1 in hidden else "muted")), cells)
+
+
+def tree_rows(scene: Scene, cells: int, rows: int) -> list[Line]:
+    """The groups with their trials beneath them, as far as there is room: those of the selected group first."""
+    if not scene.groups:
+        return [line(Span(f"  {_empty(scene)}", "muted"))]
+    flat = tree(scene, rows)
+    own = [i for i, (g, _) in enumerate(flat) if g is scene.group]
+    index = next((i for i in own if flat[i][1] is scene.trial), own[0]) if scene.selection.focus == "trials" else own[0]
+    size = _rows_for(len(flat), rows)
+    scene.selection.window("tree", len(flat), size, own[-1])
+    top = scene.selection.window("tree", len(flat), size, index)
+    table, trials = _Table(scene, cells), TrialRows(scene, cells, lead=3)
+    out: list[Line] = []
+    for at in range(top, min(top + size, len(flat))):
+        group, trial = flat[at]
+        if trial is None:
+            out.append(table.row(group))
+        else:
+            last = at + 1 == len(flat) or flat[at + 1][0] is not group
+            out.append(trials.row(group, trial, f"  {scene.marks.leaf if last else scene.marks.branch}"))
+    if len(flat) <= size or size == rows:
+        return out
+    seen = {id(g) for g, _ in flat[top : top + size]}
+    first = next(i for i, g in enumerate(scene.groups) if id(g) in seen)
+    return [*out, _rest(scene, scene.groups, first, len(seen), cells)]
+
+
+def tree(scene: Scene, rows: int) -> list[Row]:
+    """The rows of the tree. Groups open in the order shown while all fits; the selected one is open in any case."""
+    selection, now = scene.selection, scene.now
+    room = rows - len(scene.groups)
+    trials: dict[int, list[TrialState]] = {}
+    if scene.group is not None:
+        trials[scene.group.group] = shown_trials(selection, scene.group, now)
+        room -= len(trials[scene.group.group])
+    for group in scene.groups:
+        if group is not scene.group and len(group.trials) <= room:
+            trials[group.group] = shown_trials(selection, group, now)
+            room -= len(trials[group.group])
+    return [row for g in scene.groups for row in ((g, None), *((g, t) for t in trials.get(g.group, ())))]
+
+
+class _Table:
+    """Column widths of the groups for one paint. Columns go in the order sd, tokens, note."""
 
     def __init__(self, scene: Scene, cells: int) -> None:
         self.scene, self.cells = scene, cells
         groups = scene.groups
+        self.pending = pending_commands(scene)
         self.id = max(len(f"g{g.group + 1}") for g in groups)
         most = max(len(g.trials) for g in groups)
-        self.strip = min(most, STRIP_MAX)
         self.done = 2 * len(str(most)) + 1
         self.note = 10 if cells < 100 else 22
         self.sd, self.tokens = 8, 5
         self.time = 5 if all(self._age(g) < 3600 for g in groups) else 7
-        fixed = 2 + self.id + 1 + 1 + self.strip + 2 + self.done + 2 + 6 + 2 + self.time
-        longest = max(12, min(28, max(len(g.task) for g in groups)))
+        fixed = 2 + self.id + 1 + 1 + 2 + self.done + 2 + 6 + 2 + self.time
+        room = max(8, cells - fixed - _TASK_MIN)
+        self.strip = most if most <= min(room, STRIP_MAX) else min(STRIP_COUNTED, room)
+        fixed += self.strip
+        longest = max(12, min(28, max(_task_cells(g.task) for g in groups)))
         for column in ("sd", "tokens", "note"):
             if self._task(fixed) >= min(longest, 16):
                 break
@@ -80,33 +157,32 @@ class _Columns:
         return (group.finished if group.finished is not None else self.scene.now) - group.started
 
     def _task(self, fixed: int) -> int:
-        return self.cells - fixed - sum(2 + size for size in (self.sd, self.tokens, self.note) if size)
+        return self.cells - 1 - fixed - sum(2 + size for size in (self.sd, self.tokens, self.note) if size)
 
     def row(self, group: GroupState) -> Line:
         scene = self.scene
-        selected = group.group == scene.selection.group
-        sd = f"sd {number(group.reward_std, 2)}" if group.reward_std is not None else "sd --"
-        tokens = sum(t.prompt_tokens + t.sampled_tokens for t in group.trials)
-        done = sum(t.phase == "done" for t in group.trials)
+        selected = group is scene.group
+        marked = group.group in scene.selection.marked
+        done = tokens = 0
+        for t in group.trials:
+            done += t.phase == "done"
+            tokens += t.prompt_tokens + t.sampled_tokens
         spans = [
             Span(scene.marks.cursor if selected else " ", "title" if selected else ""),
-            Span(" " + cell(f"g{group.group + 1}", self.id) + " ", "muted" if group.kept is not None else ""),
+            Span("*" if marked else " ", "key" if marked else ""),
+            Span(f"{f'g{group.group + 1}':<{self.id}} ", "muted" if group.kept is not None else ""),
             Span(cell(group.task, self.task) + " "),
             *self._strip(group),
-            Span("  " + cell(f"{done}/{len(group.trials)}", self.done, right=True)),
+            Span(f"  {f'{done}/{len(group.trials)}':>{self.done}}"),
             Span("  " + cell(f"r {number(group.reward_mean, 2)}", 6)),
         ]
         if self.sd:
             flat = group.zero_variance or (group.reward_std == 0 and done == len(group.trials) and done > 1)
-            text = "sd 0" if group.reward_std == 0 else sd
-            spans += [
-                Span("  " + text),
-                Span("=" if flat else " ", "limit"),
-                Span(" " * max(0, self.sd - len(text) - 1)),
-            ]
+            text = cell(f"sd {number(group.reward_std, 2)}", self.sd - 1).rstrip()
+            spans += [Span("  " + text), Span(f"{'=' if flat else ' ':<{self.sd - len(text)}}", "limit")]
         if self.tokens:
-            spans.append(Span("  " + cell(count(tokens), self.tokens, right=True)))
-        spans.append(Span("  " + cell(clock(self._age(group)), self.time, right=True)))
+            spans.append(Span(f"  {count(tokens):>{self.tokens}}"))
+        spans.append(Span(f"  {clock(self._age(group)):>{self.time}}"))
         if self.note:
             note = self._note(group)
             spans += [Span("  "), Span(cell(note.text, self.note), note.role)]
@@ -114,120 +190,75 @@ class _Columns:
         return restyle(out, "selected") if selected else out
 
     def _strip(self, group: GroupState) -> list[Span]:
-        shown = group.trials[: self.strip]
+        """One sign a trial, or, when they are too many, how many there are of each sign."""
+        now, plain = self.scene.now, self.scene.ascii
+        if len(group.trials) > self.strip:
+            return self._counted(group)
         spans: list[Span] = []
-        for trial in shown:
-            kind = kind_of(trial, self.scene.now)
-            spans.append(Span(sign_text(kind, self.scene.ascii), SIGNS[kind].role))
-        if len(group.trials) > self.strip and spans:
-            spans[-1] = Span("…", "muted")
-        if len(spans) < self.strip:
-            spans.append(Span(" " * (self.strip - len(spans))))
-        return _merged(spans)
+        text, role = "", None
+        for trial in group.trials:
+            kind = kind_of(trial, now)
+            if SIGNS[kind].role != role:
+                if text:
+                    spans.append(Span(text, role or ""))
+                text, role = "", SIGNS[kind].role
+            text += sign_text(kind, plain)
+        if text:
+            spans.append(Span(text, role or ""))
+        if len(group.trials) < self.strip:
+            spans.append(Span(" " * (self.strip - len(group.trials))))
+        return spans
+
+    def _counted(self, group: GroupState) -> list[Span]:
+        found = Counter(kind_of(t, self.scene.now) for t in group.trials)
+        spans: list[Span] = []
+        left = self.strip
+        for kind in sorted(found, key=lambda k: _ORDER[k]):
+            text = f"{found[kind]}{sign_text(kind, self.scene.ascii)}"
+            if len(text) > left:
+                break
+            spans += [Span(text, SIGNS[kind].role), Span(" " if len(text) < left else "")]
+            left -= len(text) + (len(text) < left)
+        return [*spans, Span(" " * left)]
 
     def _note(self, group: GroupState) -> Span:
-        pending = pending_command(self.scene, group.group)
+        pending = self.pending.get(group.group)
         if pending is not None:
             doing = "retrying" if pending.command == "retry" else "cancelling"
             return Span(doing if pending.status == "accepted" else "requested", "limit")
-        held = [t for t in group.trials if t.phase == "held"]
-        if held:
-            left = min((t.hold_deadline or 0.0) for t in held) - self.scene.now
-            return Span(f"HELD {clock(left)}", "infra+bold")
+        deadlines = [t.hold_deadline or 0.0 for t in group.trials if t.phase == "held"]
+        if deadlines:
+            return Span(f"HELD {clock(min(deadlines) - self.scene.now)}", "infra+bold")
         if group.kept is False:
-            return Span(f"dropped {group.reason}" if self.cells >= 78 and self.note >= 22 else "dropped", "limit")
+            return Span(f"dropped {group.reason}" if self.note >= 22 else "dropped", "limit")
         if group.zero_variance:
             return Span("no signal", "limit")
         return Span("kept", "muted") if group.kept else Span("")
 
 
-def pending_command(scene: Scene, group: int) -> CommandState | None:
-    """A command on this group (or one of its trials) that is on its way."""
-    for command in reversed(scene.state.commands.values()):
-        if command.finished is None and command.args.get("group") == group:
-            return command
-    return None
+_ORDER = {
+    kind: at
+    for at, kind in enumerate(
+        [k for k, s in SIGNS.items() if s.role.startswith("infra") and k != "retrying"]
+        + ["stalled", "retrying", "running", "building", "verifying"]
+        + [k for k, s in SIGNS.items() if not s.role.startswith("infra") and k not in (
+            "stalled", "running", "building", "verifying", "queued")]
+        + ["queued"]
+    )
+}  # fmt: skip
+"""Failures first in a strip of counts, then what runs, what is done, what waits."""
 
 
-def _merged(spans: list[Span]) -> list[Span]:
-    out: list[Span] = []
-    for span in spans:
-        if out and out[-1].role == span.role:
-            out[-1] = Span(out[-1].text + span.text, span.role)
-        else:
-            out.append(span)
-    return out
+@lru_cache(maxsize=1024)
+def _task_cells(task: str) -> int:
+    return cell_len(sanitize(task, limit=200))
 
 
-def trials_title(scene: Scene) -> tuple[str, str]:
-    """Left and right part of the section's title."""
-    group = scene.group
-    if group is None:
-        return "Trials", ""
-    task = cell(group.task, min(40, len(group.task) or 1)).strip()
-    return f"Trials of g{group.group + 1}  {task}", f"{scene.selection.trial + 1}/{len(group.trials)}"
-
-
-def trial_rows(scene: Scene, cells: int, start: int, rows: int) -> list[Line]:
-    """`rows` lines from the `start`th trial of the selected group on."""
-    group = scene.group
-    if group is None:
-        return []
-    return [_trial_row(scene, trial, cells) for trial in group.trials[start : start + rows]]
-
-
-def _trial_row(scene: Scene, trial: TrialState, cells: int) -> Line:
-    selected = trial.trial == scene.selection.trial
-    kind = kind_of(trial, scene.now)
-    sign = SIGNS[kind]
-    began = trial.started
-    ended = trial.finished if trial.finished is not None and trial.phase in ("done", "held") else scene.now
-    spans = [
-        Span(
-            scene.marks.cursor if selected else " ",
-            "title" if selected and scene.selection.focus == "trials" else "muted",
-        ),
-        Span(f" {cell(f't{trial.trial + 1}', 3)} "),
-        Span(sign_text(kind, scene.ascii), sign.role),
-        Span(" " + cell(_label(trial, kind), 12) + " "),
-    ]
-    if trial.phase != "queued":
-        note = _trial_note(scene, trial, kind)
-        size = max(8, cells - 59)
-        spans += [
-            Span(f"turn {trial.turns:>3}"),
-            Span(f"  in {count(trial.prompt_tokens):>5}"),
-            Span(f" out {count(trial.sampled_tokens):>5}"),
-            Span("  " + cell(note.text, size), note.role),
-            Span(cell(clock(ended - began), 7, right=True) if began is not None else " " * 7, "muted"),
-        ]
-    out = fit(spans, cells)
-    return restyle(out, "selected") if selected and scene.selection.focus == "trials" else out
-
-
-def _label(trial: TrialState, kind: str) -> str:
-    if kind in _LABELS:
-        return _LABELS[kind]
-    if trial.phase in ("held", "done") and trial.outcome != "cancelled":
-        return trial.exception or (trial.cause or trial.outcome or "").replace("_", " ")
-    return trial.phase if kind != "cancelled" else "cancelled"
-
-
-def _trial_note(scene: Scene, trial: TrialState, kind: str) -> Span:
-    if trial.phase == "held":
-        left = None if trial.hold_deadline is None else trial.hold_deadline - scene.now
-        return Span(f"HELD {clock(left)}" + ("  r retry" if trial.retryable and not scene.dead else ""), "infra+bold")
-    if trial.phase == "done":
-        if trial.outcome in SCORED:
-            return Span(f"r {number(trial.reward, 2)}" + (f"  try {trial.try_ + 1}" if trial.try_ else ""))
-        words = [f"try {trial.try_ + 1}"] if trial.try_ or trial.outcome == "infrastructure" else []
-        if trial.outcome == "infrastructure":
-            words.append("retryable" if trial.retryable else "not retryable")
-        elif trial.cause:
-            words.append(trial.cause.replace("_", " "))
-        return Span("  ".join(words), "muted")
-    idle = scene.now - trial.last_event if trial.last_event else None
-    text = f"idle {clock(idle)}" if trial.phase == "agent" else f"for {clock(scene.now - trial.phase_since)}"
-    if trial.try_:
-        text += f"  try {trial.try_ + 1}"
-    return Span(text, "limit" if kind == "stalled" else "muted")
+def pending_commands(scene: Scene) -> dict[int, CommandState]:
+    """By group, the newest command on it (or on one of its trials) that is on its way."""
+    found: dict[int, CommandState] = {}
+    for command in scene.state.commands.values():
+        group = command.args.get("group")
+        if command.finished is None and isinstance(group, int):
+            found[group] = command
+    return found

@@ -1,0 +1,68 @@
+"""The pane of gateway, capture and host: readings with their recent past."""
+
+from __future__ import annotations
+
+from console.state.sanitize import sanitize
+from console.tui.glyphs import spark
+from console.tui.panes.header import disk_is_low, percentile
+from console.tui.picture import Scene
+from console.tui.text import Line, Span, count, fit, line, number, short_time
+
+
+def capture_title(scene: Scene) -> tuple[str, str]:
+    """Left and right part of the pane's title."""
+    return "Gateway & capture", ""
+
+
+def capture_lines(scene: Scene, cells: int, rows: int) -> list[Line]:
+    """Readings of gateway, capture and host with their recent past; as many as there is room for."""
+    state = scene.state
+    g, c, h = state.gateway, state.capture, state.host
+    size = max(6, cells - 20)
+
+    def row(name: str, value: str, series: list[float | None], high: float | None = None) -> Line:
+        past = spark(series, size, scene.ascii, low=0.0, high=high)
+        return line(Span(f" {name:<8}", "muted"), Span(f"{value:>8}  "), Span(past, "accent"))
+
+    def figures(*pairs: tuple[str, str, str]) -> Line:
+        first, *rest = pairs
+        spans = [Span(f" {first[0]:<8}", "muted"), Span(f"{first[1]:>8}", first[2])]
+        for name, value, role in rest:
+            spans += [Span(f"  {name} ", "muted"), Span(value, role)]
+        return line(*spans)
+
+    trends = scene.trends
+    latencies: list[float | None] = list(g.latencies) or list(trends.latency)
+    lines = [
+        row("rtt", "--" if g.latency_ms is None else short_time(g.latency_ms / 1000), latencies),
+        row("queue", "--" if g.queued is None else str(g.queued), list(trends.queued)),
+        row("out/s", count(c.sampled_per_second), list(trends.sampled)),
+        figures(("tokens", count(c.sampled_tokens), ""), ("prompt", count(c.prompt_tokens), "")),
+        figures(
+            ("calls", count(c.calls), ""), ("failed", str(c.failed), "limit" if c.failed else ""),
+            ("open", str(c.inflight), ""),
+        ),
+        figures(
+            ("in/s", count(c.prompt_per_second), ""), ("lost", str(c.lost), "alert" if c.lost else ""),
+            ("nolp", str(c.no_logprobs), "alert" if c.no_logprobs else ""),
+        ),
+        figures(
+            ("kv", "--" if g.kv_fraction is None else number(g.kv_fraction, 2), ""),
+            ("running", "--" if g.running is None else str(g.running), ""),
+            *((("p95", short_time(percentile(g.latencies, 0.95) / 1000), ""),) if g.latencies else ()),
+        ),
+        figures(
+            ("disk", "--" if h.disk_free is None else f"{count(h.disk_free)}B", "limit" if disk_is_low(state) else ""),
+            ("of", "--" if h.disk_total is None else f"{count(h.disk_total)}B", ""),
+            ("memory", "--" if h.rss is None else f"{count(h.rss)}B", ""),
+            ("loop", "--" if h.loop_lag is None else short_time(h.loop_lag), ""),
+        ),
+        figures(
+            ("boxes", str(state.sandboxes_live), ""), ("left", str(len(state.sandboxes_left)), ""),
+            ("policy", f"v{state.policy_version}", ""), ("engines", str(state.engines), ""),
+        ),
+        line(Span(f" {'gateway':<8} ", "muted"), Span(sanitize(state.gateway_url or "--", limit=200))),
+        line(Span(f" {'model':<8} ", "muted"), Span(sanitize(state.model or "--", limit=200))),
+        line(Span(f" {'says':<8} ", "muted"), Span(sanitize(g.detail or "--", limit=200))),
+    ]  # fmt: skip
+    return [fit(one, cells) for one in lines[:rows]]
