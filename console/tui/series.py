@@ -207,10 +207,11 @@ class Chart:
         """The journal's figures behind it."""
         return frozenset(self.figures)
 
-    def matches(self, word: str) -> bool:
-        """Whether a lower-case word occurs in what it is about."""
+    @property
+    def text(self) -> str:
+        """What it is about, in lower case, for a filter."""
         names = " ".join(FIGURES[f].name for f in self.figures)
-        return word in f"{self.id} {self.title} {self.note} {names} {' '.join(self.figures)} {self.words}".lower()
+        return f"{self.id} {self.title} {self.note} {names} {' '.join(self.figures)} {self.words}".lower()
 
 
 CHARTS: tuple[Chart, ...] = (
