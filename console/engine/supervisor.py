@@ -18,6 +18,7 @@ from console.control.registry import register, socket_path
 from console.engine.board import Board
 from console.engine.cause import COMPLETED, STOPPED, Cause, CauseKeeper, cause_of, one_line
 from console.engine.commands import EngineCommands
+from console.engine.notify import Notifier
 from console.engine.plumbing import capture_stats
 from console.engine.steering import Steering
 from console.engine.tasks import settle, spawn
@@ -69,6 +70,7 @@ class Engine:
         self._thread: TrainingThread | None = None
         self.board = Board(run_dir, run_id, socket_path(run_id), EngineCommands(self))
         self.board.on_failure = self._journal_failed
+        self.board.notifier = Notifier.of(options.console, self.board.emit)
         before = self.board.view.state
         # Totals are the run's, so that a token budget holds over restarts; what was lost is each engine's own alarm.
         self._totals = Totals(
@@ -201,7 +203,7 @@ class Engine:
             resumed_from=self._resume_step(),
             owned=self._owner_fd is not None,
             tunables=self.steering.tunables,
-            thresholds=msgspec.to_builtins(getattr(options.console, "alarms", {})),
+            thresholds=msgspec.to_builtins(options.console.alarms),
         )
 
     async def _run(self) -> None:

@@ -67,3 +67,37 @@ def test_the_command_line_plans_as_many_steps_as_the_dataset_has(tasks, groups, 
     )  # fmt: skip
     built = HarborDatasetBuilder(tasks_dir=str(tasks), groups_per_batch=groups, epochs=epochs).batches()
     assert planned_steps(options) == (built if limit == "None" else min(built, int(limit)))
+
+
+def batches(tasks: Path, left_out: set[str], groups: int, epochs: int = 1) -> list[str]:
+    builder = HarborDatasetBuilder(tasks_dir=str(tasks), groups_per_batch=groups, epochs=epochs)
+    dataset = HarborDataset(
+        builder.task_order(), builder.batches(), groups, 4, lambda step, batch: None, lambda: left_out
+    )
+    made = [dataset.get_batch(i) for i in range(len(dataset))]
+    for batch in made:
+        assert [g.group for g in batch] == list(range(len(batch)))
+        assert {g.batch for g in batch} == {len(batch)}
+    return ["".join(g.task.name for g in batch) for batch in made]
+
+
+@pytest.mark.parametrize(
+    ("left_out", "groups", "expected"),
+    [
+        ("", 2, ["ab", "cd", "e"]),
+        ("b", 2, ["ac", "cd", "e"]),
+        ("ab", 2, ["cd", "cd", "e"]),
+        ("e", 2, ["ab", "cd", "a"]),
+        ("de", 2, ["ab", "ca", "a"]),
+        ("abcd", 2, ["e", "e", "e"]),
+        ("ac", 5, ["bde"]),
+    ],
+)
+def test_a_quarantined_task_is_replaced_by_the_next_that_is_not_in_the_batch(tasks, left_out, groups, expected):
+    assert batches(tasks, set(left_out), groups) == expected
+    assert batches(tasks, set(left_out), groups) == expected
+
+
+def test_a_batch_that_spans_epochs_keeps_its_size(tasks):
+    assert batches(tasks, {"e"}, 4, epochs=2) == ["abcd", "dabc", "da"]
+    assert batches(tasks, {"a", "unknown"}, 5, epochs=2) == ["bcde", "bcde"]

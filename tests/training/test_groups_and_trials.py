@@ -3,130 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
+from trial_stage import BUG, GOOD, LOST, Stage
 from whole_runs import until
 
-from console.capture.base import CapturedCall, CapturedTrial
 from console.errors import UsageError
 from console.journal import events as ev
-from console.outcomes.classes import CallEvidence
-from console.outcomes.rules import classify
-from console.state.reduce import RunView, apply
-from console.training.dataset import HarborGroup
 from console.training.groups import GroupResult, GroupRun
-from console.training.slots import Dispatch
-from console.training.trial_context import FailurePolicy, PolicyStopError, Totals, TrialBrokenError, TrialContext
+from console.training.trial_context import PolicyStopError, TrialBrokenError
 from console.training.trial_run import TrialRun
-from console.trials.protocol import TrialProgress, TrialReport
-
-GOOD: dict[str, Any] = {"rewards": {"reward": 1.0}}
-LOST: dict[str, Any] = {"exception_type": "RunnerLostError", "exception_message": "gone", "exception_phase": "agent"}
-BUG: dict[str, Any] = {"exception_type": "ZeroDivisionError", "exception_message": "bug", "exception_phase": "agent"}
-
-
-class Route:
-    """A route that remembers whether it was sealed."""
-
-    url, api_key = "http://127.0.0.1:1", "token"
-
-    def __init__(self, key: str, calls: int) -> None:
-        self.key, self.sealed, self._calls = key, False, calls
-
-    def stop(self) -> None:
-        pass
-
-    async def seal(self) -> CapturedTrial:
-        await asyncio.sleep(0)
-        self.sealed = True
-        call = CapturedCall(
-            prompt_P=[1], tokens_T=[hash(self.key) % 97], logprobs_T=[-1.0], stop_reason="stop", seconds=0
-        )
-        return CapturedTrial(
-            calls=[call] * self._calls, evidence=CallEvidence(calls=self._calls, sampled_tokens=self._calls)
-        )
-
-
-class Stage:
-    """Launcher, capture gateway and journal of a group under test.
-
-    Attributes:
-        script: key to what the try reports; keys that are missing report success. `gate`: keys wait for it.
-    """
-
-    def __init__(self) -> None:
-        self.events: list[ev.Event] = []
-        self.view = RunView()
-        self.routes: list[Route] = []
-        self.script: dict[str, Any] = {}
-        self.gate = asyncio.Event()
-        self.opening = asyncio.Event()
-        self.opening.set()
-        self.running: set[str] = set()
-        self.most = 0
-        self.inflight = 0
-        self.emit(ev.StepStarted(step=0, groups=1, policy_version=0))
-
-    def emit(self, event: ev.Event) -> None:
-        event.seq, event.ts = len(self.events) + 1, float(len(self.events) + 1)
-        self.events.append(event)
-        apply(self.view, event)
-
-    async def open_route(self, key: str, sampler: Any, on_call: Any) -> Route:
-        await self.opening.wait()
-        if isinstance(self.script.get(key), OSError):
-            raise self.script[key]
-        self.routes.append(Route(key, 0 if self.script.get(key) == "silent" else 1))
-        return self.routes[-1]
-
-    async def run(self, spec: Any, on_progress: Callable[[TrialProgress], None]) -> TrialReport:
-        self.running.add(spec.key)
-        self.most = max(self.most, len(self.running))
-        try:
-            on_progress(TrialProgress(key=spec.key, phase="environment"))
-            await self.gate.wait()
-            told = self.script.get(spec.key, GOOD)
-            if isinstance(told, Exception):
-                raise told
-            return TrialReport(key=spec.key, **(GOOD if told == "silent" else told))
-        finally:
-            # As the real one: it ends when the sandbox is gone, however often it is cancelled.
-            for _ in range(3):
-                with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.sleep(0)
-            self.running.discard(spec.key)
-
-    def group(self, size: int = 3, parallel: int = 3, **policy: Any) -> GroupRun:
-        context = TrialContext(
-            emit=self.emit, launcher=self, capture=self, trial_config=lambda *a: {}, classify=classify,
-            policy=FailurePolicy(**policy), totals=Totals(), dispatch=Dispatch(parallel),
-        )  # fmt: skip
-        return GroupRun(context, HarborGroup(Path("task"), 0, 0, size), None)
-
-    def finished(self) -> Counter[tuple[int, int]]:
-        """How many ends each (trial, try) has."""
-        return Counter((e.trial, e.try_) for e in self.events if isinstance(e, ev.TrialFinished))
-
-    def outcomes(self) -> dict[int, str]:
-        """Trial to the outcome of its last try, as the journal tells it."""
-        return {e.trial: e.outcome for e in self.events if isinstance(e, ev.TrialFinished)}
-
-    def check(self, group: GroupRun) -> None:
-        """What holds of every group that has ended."""
-        assert set(self.finished().values()) == {1}
-        assert set(self.outcomes()) == set(range(len(group.trials)))
-        assert all(route.sealed for route in self.routes)
-        assert self.running == set()
-        assert [type(e) for e in self.events].count(ev.GroupFinished) == 1
-        assert isinstance(self.events[-1], ev.GroupFinished)
-        assert [t.phase for t in self.view.state.groups[0].trials] == ["done"] * len(group.trials)
-        told = Counter(trial.result.verdict.outcome.value for trial in group.trials if trial.result is not None)
-        assert told == Counter(self.outcomes().values())
 
 
 @pytest.fixture
@@ -331,3 +218,110 @@ async def test_the_hold_ends_at_its_deadline(stage):
     with pytest.raises(PolicyStopError):
         await group.run()
     stage.check(group)
+
+
+async def test_a_hold_follows_a_time_out_that_changes(stage):
+    group = stage.group(size=2, on_failure="hold", hold_timeout=600)
+    stage.script["s0.g0.t0.y0"] = LOST
+    stage.gate.set()
+    task = asyncio.ensure_future(group.run())
+    await until(held(group.trials[0]))
+    stage.policy.hold_timeout = 1200.0
+    group.trials[0].move_deadline()
+    first, second = [e for e in stage.events if isinstance(e, ev.TrialHeld)]
+    assert second.deadline - first.deadline == pytest.approx(600, abs=5)
+    assert stage.view.state.groups[0].trials[0].hold_deadline == second.deadline
+    group.trials[1].move_deadline()
+    assert len([e for e in stage.events if isinstance(e, ev.TrialHeld)]) == 2, "it is not held"
+    stage.policy.hold_timeout = 0.01
+    group.trials[0].move_deadline()
+    error = await ended(group, task)
+    assert isinstance(error, PolicyStopError)
+    stage.check(group)
+
+
+async def test_a_decision_at_the_very_deadline_counts(stage):
+    group = stage.group(size=2, on_failure="hold", hold_timeout=600)
+    stage.script["s0.g0.t0.y0"] = LOST
+    stage.gate.set()
+    task = asyncio.ensure_future(group.run())
+    await until(held(group.trials[0]))
+    assert group.trials[0].retry("ada")
+    deadline = group.trials[0]._deadline
+    assert deadline is not None
+    deadline.reschedule(0)
+    result = await ended(group, task)
+    assert isinstance(result, GroupResult) and [trial.try_ for trial in result.trials] == [1, 0]
+    assert [e.by for e in stage.events if isinstance(e, ev.TrialRetried)] == ["ada"]
+    stage.check(group)
+
+
+async def test_tries_are_bounded_for_the_operator_too(stage):
+    group = stage.group(size=2, on_failure="hold", max_tries=2)
+    stage.script |= {"s0.g0.t0.y0": LOST, "s0.g0.t0.y1": LOST}
+    stage.gate.set()
+    task = asyncio.ensure_future(group.run())
+    await until(held(group.trials[0]))
+    assert group.trials[0].retry()
+    await until(lambda: group.trials[0].try_ == 1 and group.trials[0].held is not None)
+    assert not group.trials[0].retry()
+    stage.policy.max_tries = 3
+    assert group.trials[0].retry()
+    assert isinstance(await ended(group, task), GroupResult)
+    stage.check(group)
+
+
+async def test_a_pause_keeps_trials_and_retries_in_the_queue(stage):
+    group = stage.group(size=3, parallel=1, on_failure="hold")
+    stage.script["s0.g0.t0.y0"] = LOST
+    task = asyncio.ensure_future(group.run())
+    await until(lambda: len(stage.running) == 1)
+    stage.dispatch.pause(True)
+    stage.gate.set()
+    await until(held(group.trials[0]))
+    assert group.trials[0].retry()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert stage.running == set() and [t.queued for t in group.trials] == [True, True, True]
+    assert group.slots.waiting == 3
+    group.trials[1].cancel("ada")
+    await until(lambda: group.trials[1].done)
+    stage.dispatch.pause(False)
+    result = await ended(group, task)
+    assert isinstance(result, GroupResult) and [t.try_ for t in result.trials] == [1, 0]
+    cancelled = next(e for e in stage.events if isinstance(e, ev.TrialFinished) and e.outcome == "cancelled")
+    assert (cancelled.cause, cancelled.evidence) == ("operator", "cancelled by ada")
+    stage.check(group)
+
+
+async def test_more_parallel_trials_begin_at_once_and_fewer_when_places_are_free(stage):
+    group = stage.group(size=6, parallel=1)
+    task = asyncio.ensure_future(group.run())
+    await until(lambda: len(stage.running) == 1)
+    stage.dispatch.resize(4)
+    await until(lambda: len(stage.running) == 4)
+    stage.dispatch.resize(2)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert len(stage.running) == 4, "none is stopped"
+    stage.most = 0
+    for trial in group.trials[:3]:
+        trial.cancel("ada")
+    await until(lambda: len(stage.running) == 2)
+    assert group.slots.taken == 2
+    stage.gate.set()
+    result = await ended(group, task)
+    assert isinstance(result, GroupResult) and len(result.trials) == 3
+    stage.check(group)
+
+
+async def test_a_group_that_ended_can_be_discarded(stage):
+    group = stage.group()
+    stage.gate.set()
+    assert (await group.run()).kept and group.may_train
+    group.cancel("ada")
+    group.cancel("bob")
+    assert group.result is not None and not group.result.kept and group.result.trials == []
+    assert group.result.reason == "cancelled by ada" and group.result.outcomes == {"completed": 3}
+    assert [e.kept for e in stage.events if isinstance(e, ev.GroupFinished)] == [True, False]
+    assert stage.view.state.groups[0].kept is False
