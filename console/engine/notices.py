@@ -82,6 +82,7 @@ class Announcer:
     def _opened(self, event: ev.AlarmOpened, state: RunState, now: float | None = None) -> list[Notice]:
         now = event.ts if now is None else now
         alarm, told = state.alarms.get(event.key), self._told.get(event.key)
+        self._waiting.pop(event.key, None)
         if _RANK.get(event.level, 0) < self._least or alarm is None or alarm.acked_by:
             return []
         rises = told is not None and _RANK.get(event.level, 0) > _RANK.get(told.level, 0)
@@ -91,7 +92,6 @@ class Announcer:
         if too_soon or not alarm.asks(now):
             self._waiting[event.key] = event
             return []
-        self._waiting.pop(event.key, None)
         self._told[event.key] = event
         self._told_at = {key: at for key, at in self._told_at.items() if now - at < self._every} | {event.key: now}
         return [_alarm("alarm.opened", event, state, now)]
