@@ -31,7 +31,7 @@ def compose(scene: Scene, layout: Layout) -> dict[str, list[Line]]:
 def _section(scene: Scene, name: str, box: Box, layout: Layout) -> list[Line]:
     title, body = _SECTIONS[name]
     if name == "groups" and layout.tree:
-        body = groups.tree_rows
+        title, body = groups.tree_title, groups.tree_rows
     elif name == "detail" and "tail" not in layout.boxes:
         body = _detail_with_tail
     focused = scene.selection.focus == name or (name == "groups" and layout.tree and scene.selection.focus == "trials")

@@ -88,6 +88,12 @@ def _rest(scene: Scene, groups: list[GroupState], top: int, size: int, cells: in
     return fit(line(Span(text, "limit" if 0 in hidden or 1 in hidden else "muted")), cells)
 
 
+def tree_title(scene: Scene) -> tuple[str, str]:
+    """Left and right part of the tree's title."""
+    left, right = groups_title(scene)
+    return left.replace("Groups", "Groups & Trials", 1), right
+
+
 def tree_rows(scene: Scene, cells: int, rows: int) -> list[Line]:
     """The groups with their trials beneath them, as far as there is room: those of the selected group first."""
     if not scene.groups:
