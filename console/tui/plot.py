@@ -5,6 +5,7 @@ Series differ in dash and mark as well as in colour. However many steps a dot st
 
 from __future__ import annotations
 
+from console.journal.events import StepFinished
 from console.tui.axes import Area, Cells, Look, area, empty, label_width, surround
 from console.tui.bars import bar_chart
 from console.tui.columns import Buckets, Columns, Key
@@ -25,7 +26,7 @@ _DASHES = ((1, 1), (6, 3), (4, 1))
 """Of each series: period in dots, and how many of them are drawn."""
 _SAMPLES = ("⠤⠤⠤", "⠤⠄⠤", "⠄⠄⠄")
 _RAW, _RAW_ASCII = "muted", "."
-_BAND, _BAND_ASCII = "rule", ":"
+_BAND, _BAND_ASCII = "rule", "."
 _NONFINITE = "!"
 
 Masks = list[int]
@@ -139,13 +140,13 @@ def _value(value: float | None) -> float:
 
 
 def _join(masks: Masks, x0: int, y0: int, x1: int, y1: int) -> None:
-    """A straight line between two dots, each of its columns a run."""
+    """A straight line between two dots; steep pieces are split between the two columns that they join."""
     wide = x1 - x0
     for step in range(wide):
-        a, b = y0 + (y1 - y0) * step / wide, y0 + (y1 - y0) * (step + 1) / wide
-        middle = round((a + b) / 2)
-        masks[x0 + step] |= _run(round(a), middle)
-        masks[x0 + step + 1] |= _run(middle, round(b))
+        a, b = round(y0 + (y1 - y0) * step / wide), round(y0 + (y1 - y0) * (step + 1) / wide)
+        middle = (a + b) // 2 if abs(a - b) > 1 else a
+        masks[x0 + step] |= _run(a, middle)
+        masks[x0 + step + 1] |= _run(b if abs(a - b) <= 1 else middle, b)
 
 
 def _lonely(found: Buckets, dot: int) -> bool:
@@ -270,12 +271,18 @@ def reading(columns: Columns, chart: Chart, look: Look) -> str:
     row = columns.row(look.cursor)
     if row is None:
         return ""
-    text = chart.main.text(row)
-    if chart.std is not None:
+    text = value_text(chart, row)
+    if chart.std is not None and text[-1].isdigit():
         spread = FIGURES[chart.std].text(row)
         text += f" {'+-' if look.ascii else '±'} {spread}" if spread != "--" else ""
-    if row.nonfinite and chart.sources & set(row.nonfinite):
-        text = "not finite"
     if chart.form == "outcomes":
-        text = f"{row.outcomes.get('completed', 0)}/{text} completed"
+        text += " completed"
     return f"step {row.step}  {text}" if look.cursor is not None else text
+
+
+def value_text(chart: Chart, row: StepFinished) -> str:
+    """The chart's main value of a step, short."""
+    if row.nonfinite and chart.sources & set(row.nonfinite):
+        return "not finite"
+    text = chart.main.text(row)
+    return f"{row.outcomes.get('completed', 0)}/{text}" if chart.form == "outcomes" else text

@@ -15,15 +15,15 @@ from console.tui.pages.page import Page, Painted
 from console.tui.panes import figures
 from console.tui.panes.frame import ruled
 from console.tui.picture import ENDED, Scene
-from console.tui.plot import chart_lines, chart_title
+from console.tui.plot import chart_lines, chart_title, value_text
 from console.tui.series import CHARTS, FIGURES, Chart
 from console.tui.text import Line, Span, cell, fit, line, width, wrap
 
 if TYPE_CHECKING:
     from console.tui.desk import Desk
 
-_NAMES_WIDE = 25
-_TABLE_WIDE = 44
+_NAMES_WIDE = 27
+_TABLE_WIDE = 42
 _MOST = 12
 _SMOOTHINGS = (0.0, 0.9, 0.99)
 _PLOT_NAMES = tuple(f"plot{n}" for n in range(1, _MOST + 1))
@@ -186,8 +186,7 @@ class MetricsPage(Page):
         out: list[Line] = []
         for chart in charts[top : top + room]:
             chosen = chart is focus
-            value = "not finite" if row is not None and chart.sources & set(row.nonfinite) else ""
-            value = value or (chart.main.text(row) if row is not None else "--")
+            value = value_text(chart, row) if row is not None else "--"
             name = cell(chart.title, inside - 3 - len(value))
             sign = scene.marks.cursor if chosen else " "
             out.append(line(Span(f"{sign} {name} {value}", "selected" if chosen else ""), " "))
@@ -216,8 +215,9 @@ class MetricsPage(Page):
         total = len(columns.steps)
         parts = [Span(" Metrics ", "title"), Span(f" {total:,} step{'' if total == 1 else 's'}")]
         if row is not None:
-            mode = "the last one" if self._cursor is None else f"of {columns.steps[0]}..{columns.steps[-1]}"
-            parts += [Span(f" {scene.marks.separator} ", "rule"), Span(f"cursor at step {row.step}"), Span(f", {mode}")]
+            last = "" if self._cursor is not None else ", the last one"
+            where = f"step {row.step} of {columns.steps[0]}..{columns.steps[-1]}{last}"
+            parts += [Span(f" {scene.marks.separator} ", "rule"), Span(where)]
         if self._smoothing:
             parts += [Span(f" {scene.marks.separator} ", "rule"), Span(f"EMA {self._smoothing:g}, raw values as dots")]
         if self._filter:

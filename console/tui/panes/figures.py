@@ -14,8 +14,8 @@ from console.tui.series import FIGURES, Figure
 from console.tui.text import Line, Span, cell, fit, line, number
 
 _LEFT_OUT = frozenset({"reward_low", "reward_high"})
-_NAME, _VALUE, _UNIT = 18, 11, 10
-_COLUMN = 1 + _NAME + 1 + _VALUE + 1 + _UNIT
+_NAME, _VALUE, _UNIT = 18, 10, 10
+_COLUMN = _NAME + _VALUE + 1 + _UNIT + 1
 _KNOWN = {str(kind) for kind in OutcomeClass}
 
 
@@ -47,7 +47,8 @@ def entries(row: StepFinished) -> list[Entry]:
 def _entry(figure: Figure, row: StepFinished) -> Entry:
     if figure.id in row.nonfinite:
         return Entry(figure.name, "not finite", figure.unit, figure.about, "infra")
-    return Entry(figure.name, exact(figure, row), figure.unit, figure.about)
+    # A duration carries its unit with it.
+    return Entry(figure.name, exact(figure, row), "" if figure.kind == "seconds" else figure.unit, figure.about)
 
 
 def exact(figure: Figure, row: StepFinished) -> str:
@@ -128,7 +129,7 @@ def figures_text(row: StepFinished) -> str:
 
 def _cells(entry: Entry) -> Line:
     return line(
-        Span(f" {cell(entry.name, _NAME)} ", "muted"),
+        Span(f" {cell(entry.name, _NAME)}", "muted"),
         Span(cell(entry.value, _VALUE, right=True), entry.role),
         Span(f" {cell(entry.unit, _UNIT)}", "muted"),
     )
