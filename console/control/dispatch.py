@@ -108,6 +108,7 @@ class CommandDispatcher:
             text = f"it could not be recorded ({_short(error)}), so nothing was done"
             return self._finish(command, peer, "refused", text)
         try:
+            await asyncio.sleep(0)  # whoever watches sees that it was accepted before it takes effect
             done, text = await self._handler.execute(command)
         except asyncio.CancelledError:
             return self._finish(command, peer, "refused", "the engine ended first")

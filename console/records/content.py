@@ -120,12 +120,12 @@ class TrialContent:
                 _fill_result(content, ask, directory)
             elif ask.kind == "log":
                 _fill_lines(content, ask, [("trial.log", directory, ""), ("exception.txt", directory, "exception.txt")])
-                if not content.lines and content.cursor == 0:
+                if not content.lines and ask.cursor <= 0:
                     content.note = "the log is empty so far"
             else:
                 with self._verifier_files(name) as files:
                     _fill_lines(content, ask, files)
-                if not content.lines and content.cursor == 0:
+                if not content.lines and ask.cursor <= 0:
                     content.note = (
                         "the verifier has written nothing" if content.over else "the verifier has not run yet"
                     )
