@@ -146,8 +146,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("start", ("home",), "home", "", "to the start of the recording", "replay", rank=72),
     Action("end", ("end",), "end", "end", "to the end of the recording", "replay", rank=33),
     Action("goto", ("ctrl+g",), "^g", "", "go to a time, step or event: 14:01, s12, #4711, 50%", "replay", rank=73),
-    Action("scrub", ("vertical_line",), "|", "scrub", "scrub along the timeline with the arrows; enter stays, esc goes back",
-           "replay", rank=34),
+    Action("scrub", ("vertical_line",), "|", "scrub", "scrub along the timeline with the arrows; enter stays, esc goes "
+           "back", "replay", rank=34),
     Action("rewind", ("B",), "B", "", "look back: replay this run up to now; again to come back live", rank=74),
 )  # fmt: skip
 

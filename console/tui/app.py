@@ -16,11 +16,13 @@ from textual.app import App
 from textual.screen import Screen
 
 from console.errors import UsageError
+from console.state.sanitize import sanitize
 from console.tui.crash import write_crash
 from console.tui.desk import Desk
+from console.tui.keymap import Keymap
 from console.tui.screen import MainScreen
 from console.tui.source import Source
-from console.tui.themes import DEFAULT_THEME, Palette, Themes
+from console.tui.themes import DEFAULT_THEME, Palette, ThemeFile, Themes
 from console.tui.widgets.dialog import Choice, Confirm, ConfirmTyped, Dialog
 from console.tui.widgets.finder import Finder
 from console.tui.widgets.prompt import Complete, Prompt
@@ -29,6 +31,10 @@ from console.tui.widgets.tight import TightUpdate
 TERMINATED = 143
 HUNG_UP = 129
 _TTY_CHECK_SECONDS = 5.0
+THEME_SECONDS = 2.0
+"""How often the file of the theme in use is looked at."""
+_CLICKS_ON, _CLICKS_OFF = "\x1b[?1000h\x1b[?1006h", "\x1b[?1000l\x1b[?1006l"
+"""Presses and the wheel only. Textual's own mouse support has every move of the mouse reported."""
 
 
 class ConsoleApp(App[None], inherit_bindings=False):
@@ -47,13 +53,19 @@ class ConsoleApp(App[None], inherit_bindings=False):
         read_only: bool = False,
         leave_after: float | None = None,
         notice: str = "",
+        keymap: Keymap | None = None,
+        notify: bool = False,
     ) -> None:
-        """`leave_after`: seconds after the run's end at which the console closes by itself, None for never."""
+        """`leave_after`: seconds after the run's end at which the console closes by itself, None for never.
+
+        `keymap`: other keys than the default ones; `notify`: the terminal's notifications (OSC 9) beside its bell.
+        """
         super().__init__()
-        self.source = source
+        self.source = self.begun_with = source
+        self._notify = notify
         self.themes = themes
         self.palette = Palette(themes.loaded[theme])
-        self.desk = Desk(source, self, read_only, ascii_only)
+        self.desk = Desk(source, self, read_only, ascii_only, keymap=keymap)
         self.crash_file: Path | None = None
         self._ascii = ascii_only
         self._leave_after, self._leaving = leave_after, False
@@ -77,6 +89,7 @@ class ConsoleApp(App[None], inherit_bindings=False):
         loop.add_signal_handler(signal.SIGTERM, lambda: self.exit(return_code=TERMINATED))
         self.set_interval(_TTY_CHECK_SECONDS, self._check_terminal)
         self.set_interval(0.5, self._check_over)
+        self.set_interval(THEME_SECONDS, self._check_theme)
         self.call_after_refresh(self._start)
 
     async def _start(self) -> None:
@@ -94,9 +107,25 @@ class ConsoleApp(App[None], inherit_bindings=False):
     def _check_over(self) -> None:
         if getattr(self.source, "failure", None) is not None:
             self.exit()
-        if self.desk.over and not self._leaving and self._leave_after is not None:
+        over = self.desk.over and self.source is self.begun_with
+        if over and not self._leaving and self._leave_after is not None:
             self._leaving = True
-            self.set_timer(self._leave_after, self.exit)
+            self.set_timer(self._leave_after, self._leave_if_still_there)
+
+    def _leave_if_still_there(self) -> None:
+        if self.source is self.begun_with:
+            self.exit()
+
+    def _check_theme(self) -> None:
+        """Take a theme file that was saved anew; a broken one is told of, once, and the colours stay."""
+        try:
+            changed = self.themes.reload(self.theme)
+        except ValueError as error:
+            self.desk.say(str(error), "limit")
+            return
+        if changed is not None:
+            self._load(changed)
+            self.desk.say(f"theme {changed.title}: read again")
 
     def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
         """Partial updates go out cell by cell."""
@@ -164,19 +193,32 @@ class ConsoleApp(App[None], inherit_bindings=False):
         self.push_screen(dialog, take)
         return await answer
 
+    def theme_names(self) -> list[str]:
+        """Loaded ones, and those whose file has come since."""
+        for theme in self.themes.scan():
+            self.register_theme(theme.textual())
+        return sorted(self.themes.loaded)
+
     def next_theme(self) -> str:
         """The theme after the present one, in order of name."""
-        names = sorted(self.themes.loaded)
+        names = self.theme_names()
         return self.use_theme(names[(names.index(self.theme) + 1) % len(names)])
 
     def use_theme(self, name: str) -> str:
         """Switch to a loaded theme; its title."""
-        if name not in self.themes.loaded:
-            raise UsageError(f"no theme {name!r}: there are {', '.join(sorted(self.themes.loaded))}")
-        self.theme = name
-        self.palette = Palette(self.themes.loaded[name])
-        self._main.use(self.palette)
+        names = self.theme_names()
+        if name not in names:
+            raise UsageError(f"no theme {sanitize(name, limit=40)!r}: there are {', '.join(names)}")
+        self._load(self.themes.loaded[name])
         return self.themes.loaded[name].title
+
+    def _load(self, theme: ThemeFile) -> None:
+        self.register_theme(theme.textual())
+        if self.theme == theme.name:
+            self.refresh_css(animate=False)
+        self.theme = theme.name
+        self.palette = Palette(theme)
+        self._main.use(self.palette)
 
     def switch(self, source: Source) -> None:
         """Show another run, or this one from another source."""
@@ -209,3 +251,30 @@ class ConsoleApp(App[None], inherit_bindings=False):
         """Show what changed, now."""
         if self._main.is_mounted:
             self._main.paint()
+
+    # --- the terminal's own means ---
+
+    def screen_text(self) -> str:
+        """What is shown, as text."""
+        return self._main.text()
+
+    def screen_svg(self) -> str:
+        """What is shown, as a picture."""
+        return self.export_screenshot(title="quarterdeck")
+
+    def copy(self, text: str) -> None:
+        """OSC 52."""
+        self.copy_to_clipboard(text)
+
+    def take_mouse(self, on: bool) -> None:
+        """Ask for presses, or for nothing."""
+        driver = self._driver
+        if driver is not None:
+            driver.write(_CLICKS_ON if on else _CLICKS_OFF)
+            driver._mouse = on  # so that Textual takes it back when the console ends
+
+    def ring(self, text: str) -> None:
+        """BEL, and OSC 9 when it is wanted."""
+        self.bell()
+        if self._notify and self._driver is not None and not self.is_headless:
+            self._driver.write(f"\x1b]9;{sanitize(text, limit=200)}\x07")

@@ -4,77 +4,54 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
-from console.errors import ControlError, RecordingError
+from console.errors import QuarterdeckError
 from console.journal import events as ev
-from console.state.model import RunState
+from console.state.model import History, RunState, decode_state, encode_state
+from console.state.reduce import RunView
 from console.state.sanitize import sanitize
-from console.tui.actions import ACTIONS, BY_ID, Action
+from console.tui.actions import Action
+from console.tui.bell import Bell
+from console.tui.commandline import CommandLine
+from console.tui.empty import EmptySource
 from console.tui.event_log import EventLog
+from console.tui.keymap import Keymap, keymap_of
+from console.tui.looking import Looking
+from console.tui.operating import Operating
 from console.tui.orders import Orders
 from console.tui.pages import PAGES
 from console.tui.pages.page import Page
 from console.tui.picture import ENDED, Scene, Selection, Trends, ordered
 from console.tui.replaying import Replaying
+from console.tui.shell import Shell
 from console.tui.source import Link, Source
 from console.tui.text import Line, Span, line
 
 MESSAGE_SECONDS = 8.0
-HOME = "run"
+HOME, NO_RUN_HOME = "run", "runs"
+_RUNLESS = ("runs", "help")
+"""Pages that need no run."""
+Handler = Callable[[], Awaitable[None] | None]
 
 
-class Shell(Protocol):
-    """What the desk asks of the app around it."""
+@dataclass(frozen=True)
+class Frozen:
+    """The picture that the operator holds: the view as it was, the time by which its ages are told, and since when."""
 
-    async def confirm(self, title: str, text: str, yes: str, typed: str = "") -> bool:
-        """Ask; False unless a fresh yes. With `typed`, that word must be typed in full."""
-
-    async def choose(self, title: str, options: list[tuple[str, str, str]]) -> str:
-        """Let the operator choose among (key, label, value); the last option is the harmless one."""
-
-    async def prompt(
-        self,
-        label: str,
-        initial: str = "",
-        changed: Callable[[str], None] | None = None,
-        hint: str = "",
-        complete: Callable[[str], Sequence[str]] | None = None,
-    ) -> str | None:
-        """One line of text, at the foot of the screen; None when it was given up. `changed` hears every edit.
-
-        `complete` offers what the line so far may become.
-        """
-
-    async def find(self, entries: Sequence[tuple[str, str, str]]) -> str | None:
-        """Let the operator find one of (id, key, text) by typing; its id."""
-
-    def next_theme(self) -> str:
-        """Switch to the next theme; its title."""
-
-    def use_theme(self, name: str) -> str:
-        """Switch to a theme; its title. Raises `UsageError` for no such theme."""
-
-    def switch(self, source: Source) -> None:
-        """Show another run, or the same one from another source; the old source is closed."""
-
-    def leave(self) -> None:
-        """Close the viewer."""
-
-    def spawn(self, work: Awaitable[None]) -> None:
-        """Run something that may wait for the operator or the engine."""
-
-    def repaint(self) -> None:
-        """Show what changed."""
+    view: RunView
+    now: float
+    since: float
 
 
 class Desk:
     """What is shown and done. Actions go to the page on top first, then to the handlers that every page has.
 
     Attributes:
-        source, shell: the run and the app; selection, trends, log: shared by the pages.
-        keymap: key to the ids it may mean.
+        source, shell: the run and the app; selection, trends, log: shared by the pages; keymap: which key means what.
+        commands: typed ones by name; frozen: the picture that is held, None while the screen follows.
+        paints_per_second: at most, besides the answer to a key.
     """
 
     def __init__(
@@ -84,17 +61,30 @@ class Desk:
         read_only: bool = False,
         ascii_only: bool = False,
         clock: Callable[[], float] = time.monotonic,
-        keymap: Mapping[str, tuple[str, ...]] | None = None,
+        keymap: Keymap | None = None,
     ) -> None:
         self.source, self.shell = source, shell
         self.selection, self.trends, self.log = Selection(), Trends(), EventLog()
         self.read_only, self.ascii, self.clock = read_only, ascii_only, clock
-        self.keymap = dict(keymap) if keymap is not None else default_keymap()
+        self.keymap = keymap if keymap is not None else keymap_of()
+        self.frozen: Frozen | None = None
+        self.paints_per_second = 4.0
         self._message: Line = ()
         self._message_until: float | None = None
-        self.orders = Orders(self)
-        self._handlers: tuple[object, ...] = (self, self.orders, Replaying(self))
-        self._pages: list[Page] = [PAGES[HOME](self)]
+        self._bell = Bell(self)
+        self.looking, self.orders, self.operating = Looking(self), Orders(self), Operating(self)
+        line_of_commands = CommandLine(self)
+        self.commands = line_of_commands.typed
+        self._handlers: tuple[object, ...] = (
+            self.looking, self.orders, self.operating, Replaying(self), line_of_commands
+        )  # fmt: skip
+        self._pages: list[Page] = []
+        self._begin(source)
+
+    def _begin(self, source: Source) -> None:
+        self._close(0)
+        self._pages = [PAGES[NO_RUN_HOME if self.no_run else HOME](self)]
+        self.page.opened()
         source.listener = self._heard
 
     # --- pages ---
@@ -106,6 +96,11 @@ class Desk:
 
     def show(self, page_id: str) -> Page:
         """Bring a page to the top; one that is in the stack already is gone back to."""
+        if self.no_run and page_id not in _RUNLESS:
+            self.say("no run is open: choose one and press enter", "limit")
+            return self.page
+        if self.page.id == "help" and page_id != "help":
+            self._close(len(self._pages) - 1)
         for at, page in enumerate(self._pages):
             if page.id == page_id:
                 self._close(at + 1)
@@ -116,26 +111,36 @@ class Desk:
         page.opened()
         return page
 
+    def back(self) -> None:
+        """To the page before, if there is one."""
+        if len(self._pages) > 1:
+            self._close(len(self._pages) - 1)
+            self.page.opened()
+
     def _close(self, down_to: int) -> None:
         while len(self._pages) > down_to:
             self._pages.pop().closed()
 
     def use(self, source: Source) -> None:
-        """Look at another source, from the run page on."""
-        self._close(1)
+        """Look at another source, from its first page on."""
         self.source.listener = None
         self.source = source
-        self.selection, self._message = Selection(), ()
+        self.selection, self._message, self.frozen = Selection(), (), None
         self.trends.clear()
         self.log.jumped(source.view.state)
-        source.listener = self._heard
+        self._begin(source)
 
     # --- what is known ---
 
     @property
     def state(self) -> RunState:
-        """The open state of the run."""
+        """The open state of the run, as it is now."""
         return self.source.view.state
+
+    @property
+    def no_run(self) -> bool:
+        """Whether there is no run to look at yet."""
+        return isinstance(self.source, EmptySource)
 
     @property
     def over(self) -> bool:
@@ -154,17 +159,29 @@ class Desk:
 
     def now(self, link: Link | None = None) -> float:
         """The time by which ages are told: it stands still when nothing can happen any more."""
+        if self.frozen is not None:
+            return self.frozen.now
         status = (link or self.source.link()).status
         return self.state.ts if status == "dead" else self.source.now()
+
+    def freeze(self) -> None:
+        """Hold the picture, or let it go."""
+        if self.frozen is not None:
+            self.frozen = None
+            return
+        view = self.source.view
+        kept = RunView(decode_state(encode_state(view.state)), History(rows=list(view.history.rows)))
+        self.frozen = Frozen(kept, self.now(), self.clock())
 
     def scene(self) -> Scene:
         """What there is to paint now."""
         link = self.source.link()
         now = self.now(link)
-        groups = ordered(self.state, self.selection, now)
+        view = self.frozen.view if self.frozen is not None else self.source.view
+        groups = ordered(view.state, self.selection, now)
         group = self.selection.settle(groups)
         return Scene(
-            view=self.source.view,
+            view=view,
             link=link,
             now=now,
             selection=self.selection,
@@ -177,13 +194,18 @@ class Desk:
             page=self.page.id,
             presence=self.source.presence,
             acts=self.source.acts and not self.read_only,
+            frozen=self.frozen is not None,
         )
 
     def fingerprint(self) -> tuple[object, ...]:
         """Changes whenever a new paint would differ."""
         link = self.source.link()
         age = 0 if link.status == "dead" else int(link.age)
-        seen = (self.source.version, int(self.now(link)), link.status, age, self._message, self.source.presence)
+        if self.frozen is not None:
+            moving: tuple[object, ...] = ("frozen", self.orders.progress())
+        else:
+            moving = (self.source.version, int(self.now(link)))
+        seen = (*moving, link.status, age, self._message, self.source.presence)
         return *seen, self.page.id, *self.page.fingerprint()
 
     # --- messages ---
@@ -194,156 +216,119 @@ class Desk:
         self._message_until = None if seconds is None else self.clock() + seconds
         self.shell.repaint()
 
-    def expire_message(self) -> None:
-        """Take the message back when its time is over."""
+    def tick(self) -> None:
+        """A few times a second: take a message back when its time is over, ring for what is new, let the page work."""
         if self._message and self._message_until is not None and self.clock() >= self._message_until:
             self._message, self._message_until = (), None
+        self._bell.tick()
+        if self.frozen is None:
+            self.page.tick()
 
     def _heard(self, event: ev.Event | None) -> None:
         if event is None:
             self.trends.clear()
             self.log.jumped(self.state)
-        else:
-            self.trends.note(event, self.state)
-            self.log.note(event, self.state)
+            return
+        self.trends.note(event, self.state)
+        self.log.note(event, self.state)
+        self._bell.heard(event)
 
     # --- keys and actions ---
 
     async def press(self, key: str) -> None:
         """What a key means here: the first of its actions that can be done, or the reason why none can."""
-        found = [BY_ID[i] for i in self.keymap.get(key, ())]
+        found = [self.keymap[i] for i in self.keymap.by_key.get(key, ())]
         here = [action for action in found if self.is_here(action)]
         chosen = next((action for action in here if self.available(action)), None) or next(iter(here or found), None)
         if chosen is not None:
             await self.act(chosen.id)
 
-    def is_here(self, action: Action) -> bool:
-        """Whether the page on top has the action."""
-        return not action.pages or self.page.id in action.pages
+    def is_here(self, action: Action, page: Page | None = None) -> bool:
+        """Whether the page (the one on top by default) has the action."""
+        page = page or self.page
+        return (not action.pages or page.id in action.pages) and self._handler(action.id, page) is not None
 
     def available(self, action: Action) -> bool:
         """Whether the action can be done here and now."""
         return self.is_here(action) and not self.why_not(action)
 
+    def offered(self, page: Page | None = None) -> list[Action]:
+        """The actions that a page has in this mode, whether or not there is something to do them on just now."""
+        return [a for a in self.keymap.actions if self.is_here(a, page) and not self._wrong_mode(a)]
+
     def why_not(self, action: Action) -> str:
         """Why the action cannot be done in this mode, one line; empty when it can."""
-        name = f"{action.key} ({action.label or action.id.replace('_', ' ')})"
+        action = self.keymap[action.id]
+        reason = self._wrong_mode(action)
+        if not reason and action.kind == "command":
+            reason = self._no_commands()
+        name = action.label or action.id.replace("_", " ")
+        return f"{action.key} ({name}){reason}" if action.key and reason else f"{name}{reason}" if reason else ""
+
+    def _wrong_mode(self, action: Action) -> str:
         mode = self.source.mode
         if action.kind == "replay" and mode != "replay":
-            return f"{name} works in a replay only"
+            return " works in a replay only"
         if action.kind == "live" and mode != "live":
-            return f"{name} works on a live run only"
+            return " works on a live run only"
         if action.kind != "command":
             return ""
         if mode == "replay":
-            return f"{name}: this is a recording, it takes no commands"
-        if self.read_only:
-            return f"{name}: this console is read-only"
+            return ": this is a recording, it takes no commands"
+        if self.no_run:
+            return ": no run is open"
+        return ": this console is read-only" if self.read_only else ""
+
+    def _no_commands(self) -> str:
         if self.over:
-            return f"{name}: the run is over"
+            return ": the run is over"
         if self.no_engine:
-            return f"{name}: the engine is gone, nobody takes commands"
+            return ": the engine is gone, nobody takes commands"
         if not self.source.acts:
             holder = next((viewer.author for viewer in self.source.presence if viewer.acts), "somebody else")
-            return f"{name}: {sanitize(holder, limit=60)} has the watch; W takes it over"
+            return f": {sanitize(holder, limit=60)} has the watch; {self.keymap.label('watch')} takes it over"
         return ""
 
     def key_labels(self) -> tuple[tuple[str, str], ...]:
         """(key, label) pairs for the key line, the most important first."""
-        shown = [a for a in ACTIONS if a.label and self.available(a)]
+        shown = [a for a in self.keymap.actions if a.label and a.key and self.available(a) and self._useful(a)]
         taken_back = {"stop_after_step": self.latched and "take stop back", "pause": self.state.paused and "resume"}
         return tuple((a.key, taken_back.get(a.id) or a.label) for a in sorted(shown, key=lambda a: a.rank))
 
+    def _useful(self, action: Action) -> bool:
+        if action.id == "ack":
+            return any(alarm.asks(self.source.now()) for alarm in self.state.alarms.values())
+        if action.id == "watch":
+            return len(self.source.presence) > 1 or not self.source.acts
+        return True
+
     async def act(self, action_id: str) -> None:
         """Do the action, or say why it cannot be done here."""
-        action = BY_ID[action_id]
+        action = self.keymap[action_id]
         reason = self.why_not(action)
-        handler = self._handler(action_id) if self.is_here(action) else None
+        handler = self._handler(action_id, self.page) if self.is_here(action) else None
         if reason or handler is None:
-            self.say(reason or f"{action.key} does nothing on this page", "limit")
+            name = action.key or action.id.replace("_", " ")
+            self.say(reason or f"{name} does nothing on this page", "limit")
             return
         self._message = ()
         try:
             waits = handler()
-        except RecordingError as error:
+        except QuarterdeckError as error:
             self.say(str(error), "infra")
             return
         if inspect.isawaitable(waits):
-            self.shell.spawn(waits)
+            self.shell.spawn(self._guarded(waits))
 
-    def _handler(self, action_id: str) -> Callable[[], Awaitable[None] | None] | None:
-        for owner in (self.page, *self._handlers):
-            found: Callable[[], Awaitable[None] | None] | None = getattr(owner, f"do_{action_id}", None)
+    async def _guarded(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except QuarterdeckError as error:
+            self.say(str(error), "infra")
+
+    def _handler(self, action_id: str, page: Page) -> Handler | None:
+        for owner in (page, *self._handlers):
+            found: Handler | None = getattr(owner, f"do_{action_id}", None)
             if found is not None:
                 return found
         return None
-
-    # --- actions of every page ---
-
-    def do_back(self) -> None:
-        """To the page before."""
-        if len(self._pages) > 1:
-            self._close(len(self._pages) - 1)
-            self.page.opened()
-
-    def do_theme(self) -> None:
-        """The next theme."""
-        self.say(f"theme: {self.shell.next_theme()}")
-
-    def do_quit(self) -> None:
-        """Close the viewer."""
-        self.shell.leave()
-
-    do_detach = do_quit
-
-    async def do_watch(self) -> None:
-        """Take the watch, or give it back."""
-        mine = any(viewer.acts and viewer.you for viewer in self.source.presence)
-        try:
-            self.say(await self.source.take_watch(back=mine), "pass")
-        except ControlError as error:
-            self.say(f"the watch: {error}", "limit")
-
-    def do_help(self) -> None:
-        """Keys and signs."""
-        self.show("help")
-
-    def do_page_run(self) -> None:
-        """The run."""
-        self.show("run")
-
-    def do_page_trial(self) -> None:
-        """The selected trial."""
-        if self.scene().trial is None:
-            self.say("no trial is selected")
-            return
-        self.show("trial")
-
-    def do_page_events(self) -> None:
-        """All events."""
-        self.show("events")
-
-    def do_page_metrics(self) -> None:
-        """Plots."""
-        self.show("metrics")
-
-    def do_page_alarms(self) -> None:
-        """Alarms."""
-        self.show("alarms")
-
-    def do_page_config(self) -> None:
-        """What the run was started with."""
-        self.show("config")
-
-    def do_page_runs(self) -> None:
-        """Live and recorded runs."""
-        self.show("runs")
-
-
-def default_keymap() -> dict[str, tuple[str, ...]]:
-    """Key to the actions it may mean, in order of the table."""
-    found: dict[str, tuple[str, ...]] = {}
-    for action in ACTIONS:
-        for key in action.keys:
-            found[key] = (*found.get(key, ()), action.id)
-    return found

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len
+
 from console.tui.desk import Desk
 from console.tui.layout import MIN_HEIGHT, MIN_WIDTH, Box
 from console.tui.pages import PAGES
-from console.tui.pages.page import Painted
+from console.tui.pages.page import Page, Painted
 from console.tui.panes import events, header
 from console.tui.panes.alarm import alarm
 from console.tui.picture import Scene
+from console.tui.text import plain
 from console.tui.widgets.prompt import Prompt
 
 FRAME = ("tiny", "header", "plumbing", "alarm", "keys")
@@ -28,22 +31,40 @@ def paint(desk: Desk, width: int, height: int, prompt: Prompt | None = None) -> 
         if prompt is not None:
             rows = [*rows[: height - 1], prompt.lines(width)]
         return Painted({"tiny": box}, {"tiny": rows})
-    boxes, lines = _frame(scene, desk.page.has_plumbing(), width, height)
-    top = max(box.y + box.height for name, box in boxes.items() if name != "keys")
+    boxes, lines = _frame(scene, desk.page, width, height)
+    top = max((box.y + box.height for name, box in boxes.items() if name != "keys"), default=0)
     body = desk.page.paint(scene, Box(0, top, width, height - 1 - top))
     if prompt is not None:
         lines["keys"] = [prompt.lines(width)]
     return Painted(boxes | body.boxes, lines | body.lines)
 
 
-def _frame(scene: Scene, plumbing: bool, width: int, height: int) -> Painted:
-    boxes = {"header": Box(0, 0, width, 1), "keys": Box(0, height - 1, width, 1)}
-    lines = {"header": [header.header(scene, width)], "keys": [events.key_line(scene, width)]}
+def _frame(scene: Scene, page: Page, width: int, height: int) -> Painted:
+    boxes = {"keys": Box(0, height - 1, width, 1)}
+    lines = {"keys": [events.key_line(scene, width)]}
+    if not page.has_header():
+        return Painted(boxes, lines)
+    boxes["header"], lines["header"] = Box(0, 0, width, 1), [header.header(scene, width)]
+    plumbing = page.has_plumbing()
     if plumbing:
-        boxes["plumbing"] = Box(0, 1, width, 1)
-        lines["plumbing"] = [header.plumbing(scene, width)]
+        boxes["plumbing"], lines["plumbing"] = Box(0, 1, width, 1), [header.plumbing(scene, width)]
     rows = alarm(scene, width, 1 + (height - MIN_HEIGHT) // 4)
     if rows:
-        boxes["alarm"] = Box(0, 1 + plumbing, width, len(rows))
-        lines["alarm"] = rows
+        boxes["alarm"], lines["alarm"] = Box(0, 1 + plumbing, width, len(rows)), rows
     return Painted(boxes, lines)
+
+
+def as_text(painted: Painted, width: int, height: int) -> str:
+    """The screen as plain text, without the spaces at the ends of its lines. Boxes do not overlap."""
+    rows = [[" "] * width for _ in range(height)]
+    for name, box in painted.boxes.items():
+        for y, one in enumerate(painted.lines.get(name, [])[: box.height], start=box.y):
+            x = box.x
+            for char in plain(one):
+                cells = cell_len(char)
+                if cells == 0 and x > box.x:
+                    rows[y][x - 1] += char
+                elif x + cells <= box.x + box.width and y < height:
+                    rows[y][x : x + cells] = [char, *[""] * (cells - 1)]
+                    x += cells
+    return "\n".join("".join(row).rstrip() for row in rows)

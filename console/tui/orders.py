@@ -10,7 +10,6 @@ from console.errors import ControlError
 from console.journal.events import Scalars
 from console.state.lines import trial_name
 from console.state.sanitize import sanitize
-from console.tui.actions import BY_ID
 from console.tui.picture import held_trials, stop_text
 from console.tui.text import Line, Span, line
 
@@ -40,7 +39,7 @@ class Orders:
         """Ctrl+C."""
         desk = self._desk
         options = [("d", "leave" if desk.no_engine else "detach: leave, the run goes on", "detach")]
-        if desk.available(BY_ID["stop_after_step"]):
+        if desk.available(desk.keymap["stop_after_step"]):
             label = "take the stop after this step back" if desk.latched else "stop after this step"
             options += [("s", label, "stop_after_step"), ("c", "stop now: cancel every trial", "stop_now")]
         options.append(("b", "back", "back"))
@@ -57,12 +56,50 @@ class Orders:
         await self.send("stop_now", {}, "stop the run now")
 
     async def do_cancel_group(self) -> None:
-        """Cancel the selected group."""
-        group = self._desk.scene().group
+        """Cancel the marked groups, or else the selected one."""
+        scene = self._desk.scene()
+        marked = sorted(scene.selection.marked & {group.group for group in scene.groups})
+        if scene.selection.marked_in is not None and scene.selection.marked_in != scene.state.step:
+            marked = []
+        if len(marked) > 1:
+            await self._cancel_groups(marked)
+            return
+        group = marked[0] if marked else scene.group.group if scene.group is not None else None
         if group is None:
             self._desk.say("no group is selected", "limit")
             return
-        await self.send("cancel_group", {"group": group.group}, f"cancel g{group.group + 1}")
+        await self.send("cancel_group", {"group": group}, f"cancel g{group + 1}")
+
+    async def _cancel_groups(self, groups: list[int]) -> None:
+        """One question for all of them, then one command each."""
+        desk = self._desk
+        names = ", ".join(f"g{group + 1}" for group in groups)
+        try:
+            texts, possible = [], []
+            for group in groups:
+                dry = await desk.source.command(new_command("cancel_group", {"group": group}, dry_run=True))
+                if dry.status == "dry_run":
+                    possible.append(group)
+                texts.append(f"g{group + 1}: {sanitize(dry.text, keep_newlines=True)}")
+            if not possible:
+                desk.say(f"cancel {names}: {'; '.join(texts)}", "limit")
+                return
+            if not await desk.shell.confirm(f"Cancel {names}", "\n".join(texts), f"cancel {len(possible)} groups"):
+                desk.say(f"cancel {names}: not done")
+                return
+            refused = []
+            for group in possible:
+                result = await self._request(new_command("cancel_group", {"group": group}), f"cancel g{group + 1}")
+                if result.status != "done":
+                    refused.append(f"g{group + 1} {result.status}: {result.text}")
+        except ControlError as error:
+            desk.say(f"cancel {names}: {error}", "infra")
+            return
+        finally:
+            self._sent = None
+        desk.selection.marked.clear()
+        done = f"cancel {', '.join(f'g{group + 1}' for group in possible)}: done"
+        desk.say("; ".join(refused) or done, "limit" if refused else "pass")
 
     async def do_cancel_trial(self) -> None:
         """Cancel the selected trial."""
@@ -85,9 +122,9 @@ class Orders:
         waiting = held_trials(scene.state)
         if waiting and not any(g.group == scene.group.group for g, _ in waiting):
             names = ", ".join(trial_name(g.group, t.trial) for g, t in waiting[:3])
-            self._desk.say(
-                f"nothing waits in g{scene.group.group + 1}: {names} does; ! goes there, R retries all", "limit"
-            )
+            go, every = self._desk.keymap.label("next_alarm"), self._desk.keymap.label("retry_all")
+            here = f"nothing waits in g{scene.group.group + 1}"
+            self._desk.say(f"{here}: {names} does; {go} goes there, {every} retries all", "limit")
             return
         await self.send("retry", args, f"retry {target_text(args).strip()}")
 
@@ -97,8 +134,11 @@ class Orders:
 
     async def do_pause(self) -> None:
         """Pause the dispatch of trials, or go on."""
-        paused = self._desk.state.paused
-        await self.send("resume" if paused else "pause", {}, "resume dispatch" if paused else "pause dispatch")
+        if self._desk.state.paused:
+            await self.send("resume", {}, "resume dispatch")
+        else:
+            key = self._desk.keymap.label("pause")
+            await self.send("pause", {}, "pause dispatch", done=f"{key} goes on")
 
     async def do_checkpoint(self) -> None:
         """Save a checkpoint now."""
@@ -109,37 +149,51 @@ class Orders:
         on = not self._desk.latched
         await self.send("stop_after_step", {"on": on}, "stop after this step" if on else "take the stop back")
 
-    async def send(self, command: str, args: Scalars, title: str) -> None:
-        """Ask first when it destroys something, in the engine's own words; then send it and say what came of it."""
-        desk = self._desk
+    async def send(self, command: str, args: Scalars, title: str, ask: bool | None = None, done: str = "") -> None:
+        """Send a command and say what came of it; ask first, in the engine's own words, when it destroys something.
+
+        Args:
+            ask: ask first (by default when the table of commands says so).
+            done: added to what the engine says when it was done, e.g. how to take it back.
+        """
+        desk, spec = self._desk, COMMANDS[command]
         try:
-            if COMMANDS[command].destructive:
+            if spec.destructive if ask is None else ask:
                 dry = await desk.source.command(new_command(command, args, dry_run=True))
                 if dry.status != "dry_run":
                     self._result(title, dry)
                     return
                 heading = title[0].upper() + title[1:]
-                if not await desk.shell.confirm(heading, sanitize(dry.text, keep_newlines=True), title):
+                typed = (desk.state.name or desk.state.run_id) if spec.typed else ""
+                text = sanitize(dry.text, keep_newlines=True)
+                if not await desk.shell.confirm(heading, text, title, typed):
                     desk.say(f"{title}: not done")
                     return
             request = new_command(command, args)
-            self._sent = request.id
-            desk.say(f"{title}: requested ...", "bold", seconds=None)
-            self._result(title, await desk.source.command(request), request)
+            self._result(title, await self._request(request, title), request, done)
         except ControlError as error:
+            self._sent = None
             desk.say(f"{title}: {error}", "infra")
 
-    def _result(self, title: str, result: CommandResult, request: Command | None = None) -> None:
+    async def _request(self, request: Command, title: str) -> CommandResult:
+        self._sent = request.id
+        self._desk.say(f"{title}: requested ...", "bold", seconds=None)
+        return await self._desk.source.command(request)
+
+    def _result(self, title: str, result: CommandResult, request: Command | None = None, done: str = "") -> None:
         self._sent = None
         desk = self._desk
         if request is not None and request.command == "stop_after_step" and result.status == "done":
             # It is asked for with one key and without a question: what it does must not be overlooked.
             if request.args["on"]:
-                desk.say(f"the run {stop_text(desk.state)} · s takes it back", "limit+reverse", STOP_SECONDS)
+                key = desk.keymap.label("stop_after_step")
+                desk.say(f"the run {stop_text(desk.state)} · {key} takes it back", "limit+reverse", STOP_SECONDS)
             else:
                 desk.say("the stop is taken back: the run goes on", "pass")
             return
         text = f"{title}: {result.status}{': ' + result.text if result.text else ''}"
+        if result.status == "done" and done:
+            text += f" · {done}"
         desk.say(text, "pass" if result.status == "done" else "limit")
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from textual.app import ComposeResult
-from textual.events import Key, Paste, Resize
+from textual.events import Key, MouseDown, MouseScrollDown, MouseScrollUp, Paste, Resize
 from textual.screen import Screen
 
 from console.tui.desk import Desk
-from console.tui.frame import paint, pane_names
+from console.tui.frame import as_text, paint, pane_names
 from console.tui.layout import Box
 from console.tui.themes import Palette
 from console.tui.widgets.pane import Pane
@@ -25,6 +25,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
         self._panes = {name: Pane(palette, ascii_only, id=name) for name in pane_names()}
         self._placed: dict[str, Box] = {}
         self._seen: tuple[object, ...] = ()
+        self._painted = -1e9
         self._prompt: Prompt | None = None
 
     def compose(self) -> ComposeResult:
@@ -46,11 +47,13 @@ class MainScreen(Screen[None], inherit_bindings=False):
         """Paint when something changed: the run, the link, the page, or the second that ages are told by."""
         desk = self.desk
         desk.source.poll()
-        desk.expire_message()
-        desk.page.tick()
+        desk.tick()
+        now = desk.clock()
+        if now - self._painted < 1 / desk.paints_per_second - 0.5 / PAINTS_PER_SECOND:
+            return
         seen = desk.fingerprint()
         if seen != self._seen:
-            self._seen = seen
+            self._seen, self._painted = seen, now
             self.paint()
 
     def paint(self) -> None:
@@ -79,6 +82,11 @@ class MainScreen(Screen[None], inherit_bindings=False):
         for pane in self._panes.values():
             pane.use(palette)
 
+    def text(self) -> str:
+        """What is shown, as text."""
+        size = self.app.size
+        return as_text(paint(self.desk, size.width, size.height), size.width, size.height)
+
     def edit(self, prompt: Prompt) -> None:
         """Take keys for a line of text from now on. One that is open is given up for it."""
         if self._prompt is not None:
@@ -106,4 +114,27 @@ class MainScreen(Screen[None], inherit_bindings=False):
         event.stop()
         if self._prompt is not None:
             self._prompt.insert(event.text)
+            self.paint()
+
+    async def on_mouse_down(self, event: MouseDown) -> None:
+        """A click into a pane is the page's."""
+        if self._prompt is not None:
+            return
+        for name, box in self._placed.items():
+            if box.x <= event.x < box.x + box.width and box.y <= event.y < box.y + box.height:
+                self.desk.page.click(name, event.y - box.y, event.x - box.x)
+                self.paint()
+                return
+
+    async def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        """The wheel moves as the arrows do."""
+        await self._wheel("up")
+
+    async def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        """The wheel moves as the arrows do."""
+        await self._wheel("down")
+
+    async def _wheel(self, action: str) -> None:
+        if self._prompt is None and self.desk.available(self.desk.keymap[action]):
+            await self.desk.act(action)
             self.paint()

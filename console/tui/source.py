@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from console.control.commands import Command, CommandResult
 from console.control.messages import Ask, Content, Viewer
@@ -48,22 +48,41 @@ class Link:
     news: str = ""
 
 
+class LiveAddress(NamedTuple):
+    """What a live source was made with, so that another one can be made later; `local`: the engine is on this host."""
+
+    socket: str
+    run: str
+    local: bool
+    author: str | None = None
+    act: bool = True
+
+
 class Source(Protocol):
     """What the console asks of a run. All methods are called from the event loop of the console.
 
     Attributes:
         mode: live or replay; view: the run as far as it is known; version: changes with every change of view or link.
         listener: told of every event after it was applied.
-        presence: who else looks, as far as the engine said; acts: this console holds the watch, so that commands go
-            through (True too while nobody attends, since the first command takes it).
     """
 
     mode: Literal["live", "replay"]
     view: RunView
     version: int
     listener: EventListener | None
-    presence: tuple[Viewer, ...]
-    acts: bool
+
+    @property
+    def presence(self) -> tuple[Viewer, ...]:
+        """Who else looks, as far as the engine said."""
+        ...
+
+    @property
+    def acts(self) -> bool:
+        """Whether this console holds the watch, so that commands go through.
+
+        True too while nobody attends, since the first command takes it.
+        """
+        ...
 
     async def start(self) -> None:
         """Begin; called after the first paint. Raises nothing: trouble shows in `link`."""

@@ -132,20 +132,61 @@ class Palette:
 
 
 class Themes:
-    """All themes of a directory: `loaded` by name, and `failed` as one line per bad file."""
+    """All themes of some directories: `loaded` by name, and `failed` as one line per bad file.
 
-    def __init__(self, directory: Path) -> None:
+    A theme of a later directory takes the place of an earlier one's of the same name.
+    """
+
+    def __init__(self, *directories: Path) -> None:
         self.loaded: dict[str, ThemeFile] = {}
         self.failed: list[str] = []
-        for path in sorted(directory.glob("*.yaml")):
+        self._directories = directories
+        self._files: dict[str, Path] = {}
+        self._stamps: dict[Path, tuple[int, int]] = {}
+        self.scan()
+        if DEFAULT_THEME not in self.loaded:
+            self.loaded = {DEFAULT_THEME: FALLBACK, **self.loaded}
+
+    def scan(self) -> list[ThemeFile]:
+        """Load files that are new since the last time; the themes in them."""
+        found = []
+        for path in [p for directory in self._directories for p in sorted(directory.glob("*.yaml"))]:
+            if path in self._stamps:
+                continue
+            self._stamps[path] = _stamp(path)
             try:
                 theme = load_theme(path)
             except ValueError as error:
                 self.failed.append(str(error))
             else:
-                self.loaded[theme.name] = theme
-        if DEFAULT_THEME not in self.loaded:
-            self.loaded = {DEFAULT_THEME: FALLBACK, **self.loaded}
+                self.loaded[theme.name], self._files[theme.name] = theme, path
+                found.append(theme)
+        return found
+
+    def reload(self, name: str) -> ThemeFile | None:
+        """The theme anew when its file was changed, else None. Raises `ValueError` once for a file that is broken."""
+        path = self._files.get(name)
+        if path is None or (stamp := _stamp(path)) in (self._stamps[path], _GONE):
+            return None
+        self._stamps[path] = stamp
+        theme = load_theme(path)
+        if theme == self.loaded[name]:
+            return None
+        if theme.name != name:
+            raise ValueError(f"theme {path.name}: calls itself {theme.name} now; it stays {name} until the next start")
+        self.loaded[name] = theme
+        return theme
+
+
+_GONE = (0, -1)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return _GONE
+    return found.st_mtime_ns, found.st_size
 
 
 def load_theme(path: Path) -> ThemeFile:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from console.tui.pages.config import ConfigPage
+from console.tui.pages.help import HelpPage
 from console.tui.pages.metrics import MetricsPage
 from console.tui.pages.page import Page
 from console.tui.pages.run import RunPage
+from console.tui.pages.runs import RunsPage
 
-PAGES: dict[str, type[Page]] = {page.id: page for page in (RunPage, MetricsPage)}
+PAGES: dict[str, type[Page]] = {page.id: page for page in (RunPage, MetricsPage, ConfigPage, RunsPage, HelpPage)}

@@ -54,9 +54,16 @@ class Page:
         """What its picture depends on besides the run, the link and the clock; a change leads to a paint."""
         return ()
 
+    def has_header(self) -> bool:
+        """Whether the header with the run's name, step and link is shown."""
+        return True
+
     def has_plumbing(self) -> bool:
         """Whether the row of gateway, capture and sandboxes is shown under the header."""
         return False
+
+    def click(self, pane: str, row: int, column: int) -> None:
+        """A click into a pane; row and column are counted from its corner."""
 
     def paint(self, scene: Scene, region: Box) -> Painted:
         """The page in `region`, at least 60 cells wide and 12 high. Pure but for scroll positions."""

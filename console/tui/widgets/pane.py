@@ -14,7 +14,7 @@ from textual.widget import Widget
 from console.tui.text import Line
 from console.tui.themes import Palette
 
-_ASCII_TWINS = str.maketrans({"…": ".", "—": "-", "│": "|", "─": "-", "·": ".", "↑": "^", "↓": "v", "▸": ">"})
+_ASCII_TWINS = str.maketrans("…—│─·↑↓▸←→", ".-|-.^v><>")
 
 
 _GAP = 8
