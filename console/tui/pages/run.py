@@ -215,7 +215,7 @@ class RunPage(Page):
         self._selection.tops.pop("detail", None)
         self._selection.pinned = True
 
-    def clicked(self, pane: str, row: int) -> None:
+    def click(self, pane: str, row: int, column: int) -> None:
         """Select what is in that row of a pane (its title is row 0), and give the pane the focus."""
         scene, selection = self.desk.scene(), self._selection
         names = {"tail": "detail", "steps": "reward", "loss": "reward", "mix": "reward", "policy": "reward"}
