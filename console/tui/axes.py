@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from console.tui.columns import Columns
 from console.tui.glyphs import marks
-from console.tui.scale import XScale, YScale, x_ticks
+from console.tui.scale import XScale, YScale, x_scale, x_ticks
 from console.tui.text import Line, Span, fit
 
 LABEL = 6
@@ -54,6 +55,12 @@ def area(cells: int, rows: int, label: int, legend: bool) -> Area:
     left = rows - with_legend
     axis, steps = left >= 6, left >= 3
     return Area(cells - label - 1, left - axis - steps, label, axis, steps, with_legend)
+
+
+def steps_scale(columns: Columns, look: Look, place: Area) -> XScale:
+    """The scale of the steps, the one that is under way included. Needs a row."""
+    last = columns.steps[-1] if look.policy is None else max(columns.steps[-1], look.policy)
+    return x_scale(columns.steps[0], last, place.cells, 1 if look.ascii else 2, look.grows)
 
 
 def label_width(y: YScale) -> int:

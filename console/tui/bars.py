@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from console.tui.axes import Cells, Look, area, empty, label_width, surround
+from console.tui.axes import Area, Cells, Look, area, empty, label_width, steps_scale, surround
 from console.tui.columns import Columns, Key
-from console.tui.scale import XScale, YScale, x_scale, y_scale
+from console.tui.scale import XScale, YScale, y_scale
 from console.tui.series import FIGURES, OUTCOME_PARTS, SECONDS_PARTS, Chart, Part
 from console.tui.text import Line, Span, line, width
 
@@ -21,16 +21,9 @@ def bar_chart(columns: Columns, chart: Chart, look: Look, cells: int, rows: int)
     """A chart of stacked bars in `rows` lines of at most `cells`."""
     if not columns.steps:
         return empty(cells, rows, "no step has finished yet")
+    place, x, y = bar_scales(columns, chart, look, cells, rows)
     shares = chart.form == "outcomes"
     parts = parts_of(columns, chart)
-    if shares:
-        y = YScale(0.0, 1.0, ((0.0, "0%"), (0.5, "50%"), (1.0, "100%")))
-    else:
-        totals = [v for v in columns.values(Key("seconds_total")) if v == v and v > 0]
-        y = y_scale(0.0, max(totals, default=1.0), max(1, rows - 3), "seconds", 0.0)
-    place = area(cells, rows, label_width(y), look.legend)
-    fine = 1 if look.ascii else 2
-    x = x_scale(columns.steps[0], max(columns.steps[-1], look.policy or 0), place.cells, fine, look.grows)
     body: Cells = [[(" ", "")] * place.cells for _ in range(place.body)]
     for cell in range(place.cells):
         span = _rows_of(columns, x, cell)
@@ -44,6 +37,17 @@ def bar_chart(columns: Columns, chart: Chart, look: Look, cells: int, rows: int)
                 body[row][cell] = (part.sign(look.ascii), part.role)
                 row -= 1
     return surround(body, place, x, y, look, _legend(columns, parts, chart, look, place.cells), 1)
+
+
+def bar_scales(columns: Columns, chart: Chart, look: Look, cells: int, rows: int) -> tuple[Area, XScale, YScale]:
+    """Where the parts of a chart of bars go, and its scales. Needs a row."""
+    if chart.form == "outcomes":
+        y = YScale(0.0, 1.0, ((0.0, "0%"), (0.5, "50%"), (1.0, "100%")))
+    else:
+        totals = [v for v in columns.values(Key("seconds_total")) if v == v and v > 0]
+        y = y_scale(0.0, max(totals, default=1.0), max(1, rows - 3), "seconds", 0.0)
+    place = area(cells, rows, label_width(y), look.legend)
+    return place, steps_scale(columns, look, place), y
 
 
 def parts_of(columns: Columns, chart: Chart) -> list[Part]:

@@ -6,11 +6,11 @@ Series differ in dash and mark as well as in colour. However many steps a dot st
 from __future__ import annotations
 
 from console.journal.events import StepFinished
-from console.tui.axes import Area, Cells, Look, area, empty, label_width, surround
-from console.tui.bars import bar_chart
+from console.tui.axes import Area, Cells, Look, area, empty, label_width, steps_scale, surround
+from console.tui.bars import bar_chart, bar_scales
 from console.tui.columns import Buckets, Columns, Key
 from console.tui.glyphs import marks
-from console.tui.scale import XScale, YScale, log_scale, x_scale, y_scale
+from console.tui.scale import XScale, YScale, log_scale, y_scale
 from console.tui.series import FIGURES, Chart
 from console.tui.text import Line, Span, line
 
@@ -48,14 +48,13 @@ def curves(columns: Columns, chart: Chart, look: Look, cells: int, rows: int) ->
     if not columns.steps:
         return empty(cells, rows, "no step has finished yet")
     log = look.log and chart.log
+    scales = curve_scales(columns, chart, look, cells, rows)
+    if scales is None:
+        return empty(cells, rows, "no value above zero" if log and _known(columns, chart) else "no values")
+    place, x, y = scales
     keys = [Key(id, look.smoothing, log) for id in chart.figures]
     raw = Key(chart.figures[0], 0.0, log)
-    y = _y(columns, chart, [Key(id, 0.0, log) for id in chart.figures], rows, log)
-    if y is None:
-        return empty(cells, rows, "no value above zero" if log and _known(columns, chart) else "no values")
-    place = area(cells, rows, label_width(y), look.legend and len(chart.figures) > 1)
-    across, down = (1, 1) if look.ascii else (2, 4)
-    x = x_scale(columns.steps[0], max(columns.steps[-1], look.policy or 0), place.cells, across, look.grows)
+    down = 1 if look.ascii else 4
     size = place.body * down
     band = None
     if chart.band is not None and not log and not look.smoothing:
@@ -77,6 +76,31 @@ def curves(columns: Columns, chart: Chart, look: Look, cells: int, rows: int) ->
     _zero_line(body, y, down, look)
     _mark_nonfinite(body, columns, chart, x)
     return surround(body, place, x, y, look, _legend(columns, chart, look), down)
+
+
+def curve_scales(
+    columns: Columns, chart: Chart, look: Look, cells: int, rows: int
+) -> tuple[Area, XScale, YScale] | None:
+    """Where the parts of a chart of curves go, and its scales; None without a value that could be drawn."""
+    log = look.log and chart.log
+    y = _y(columns, chart, [Key(id, 0.0, log) for id in chart.figures], rows, log)
+    if y is None:
+        return None
+    place = area(cells, rows, label_width(y), look.legend and len(chart.figures) > 1)
+    return place, steps_scale(columns, look, place), y
+
+
+def step_at(columns: Columns, chart: Chart, look: Look, cells: int, rows: int, column: int) -> int | None:
+    """The step that a chart of that size shows in a column of its cells; None outside of it."""
+    if not columns.steps:
+        return None
+    make = curve_scales if chart.form == "curve" else bar_scales
+    scales = make(columns, chart, look, cells, rows)
+    if scales is None:
+        return None
+    place, x, _ = scales
+    cell = column - place.label - 1
+    return x.middle(cell) if 0 <= cell < place.cells else None
 
 
 def skipped(columns: Columns, chart: Chart) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partialmethod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from console.journal.events import StepFinished
 from console.tui.axes import Look
@@ -14,56 +14,17 @@ from console.tui.layout import Box
 from console.tui.pages.page import Page, Painted
 from console.tui.panes import figures
 from console.tui.panes.frame import ruled
+from console.tui.panes.plots import MOST_PLOTS, Grid, arrange, fitting_title
 from console.tui.picture import ENDED, Scene
-from console.tui.plot import chart_lines, chart_title, value_text
+from console.tui.plot import chart_lines, chart_title, step_at, value_text
 from console.tui.series import CHARTS, FIGURES, Chart
-from console.tui.text import Line, Span, cell, fit, line, width, wrap
+from console.tui.text import Line, Span, cell, fit, line, wrap
 
 if TYPE_CHECKING:
     from console.tui.desk import Desk
 
-_NAMES_WIDE = 27
-_TABLE_WIDE = 42
-_MOST = 12
 _SMOOTHINGS = (0.0, 0.9, 0.99)
-_PLOT_NAMES = tuple(f"plot{n}" for n in range(1, _MOST + 1))
-
-
-class Grid(NamedTuple):
-    """Where plots go: their boxes, how many beside each other, and the boxes of the list and of the table."""
-
-    plots: tuple[Box, ...]
-    columns: int
-    names: Box | None = None
-    table: Box | None = None
-
-
-def arrange(body: Box, entries: int, charts: int) -> Grid:
-    """Small: a list beside one or two plots. Else plots in a grid, with the table of `entries` beside or below it."""
-    x, y, wide, high = body
-    if wide < 100 or high < 24:
-        names = Box(x, y, _NAMES_WIDE, high)
-        rows = min(2 if high >= 16 else 1, max(1, charts))
-        return Grid(_cells(Box(x + names.width, y, wide - names.width, high), 1, rows), 1, names)
-    table = None
-    if wide >= 160:
-        table = Box(x + wide - _TABLE_WIDE, y, _TABLE_WIDE, high)
-        wide -= _TABLE_WIDE
-    else:
-        rows = figures.rows_for(wide, entries) + 1
-        if high - rows >= 22:
-            table = Box(x, y + high - rows, wide, rows)
-            high -= rows
-    columns, rows = max(2, min(3, wide // 50)), max(2, min(3, high // 11))
-    columns = min(columns, max(1, charts))
-    rows = min(rows, max(1, -(-charts // columns)))
-    return Grid(_cells(Box(x, y, wide, high), columns, rows), columns, None, table)
-
-
-def _cells(box: Box, columns: int, rows: int) -> tuple[Box, ...]:
-    xs = [box.x + box.width * i // columns for i in range(columns + 1)]
-    ys = [box.y + box.height * i // rows for i in range(rows + 1)]
-    return tuple(Box(xs[c], ys[r], xs[c + 1] - xs[c], ys[r + 1] - ys[r]) for r in range(rows) for c in range(columns))
+_PLOT_NAMES = tuple(f"plot{n}" for n in range(1, MOST_PLOTS + 1))
 
 
 class MetricsPage(Page):
@@ -84,6 +45,8 @@ class MetricsPage(Page):
         self._top = 0
         self._filter = ""
         self._grid = Grid((), 1)
+        self._shown: dict[str, tuple[Chart, Box]] = {}
+        self._names: list[Chart] = []
 
     def fingerprint(self) -> tuple[object, ...]:
         """All that the operator chose."""
@@ -114,6 +77,7 @@ class MetricsPage(Page):
         row = columns.row(self._cursor)
         charts = self.charts()
         focus = self._settle(charts)
+        self._shown, self._names = {}, []
         boxes = {"metrics": Box(region.x, region.y, region.width, 1)}
         lines = {"metrics": [self._status(scene, columns, row, charts, region.width)]}
         body = Box(region.x, region.y + 1, region.width, region.height - 1)
@@ -122,6 +86,7 @@ class MetricsPage(Page):
         elif focus is None or row is None:
             boxes["plot1"], lines["plot1"] = body, self._nothing(focus is None, body)
         elif self._zoomed:
+            self._shown["plot1"] = focus, body
             boxes["plot1"], lines["plot1"] = body, self._plot(scene, columns, focus, body, alone=True)
         else:
             self._paint_grid(scene, columns, charts, focus, body, boxes, lines)
@@ -148,6 +113,7 @@ class MetricsPage(Page):
         self._grid = grid = arrange(body, len(figures.entries(row)) if row is not None else 0, len(charts))
         first = self._first(charts)
         for name, chart, box in zip(_PLOT_NAMES, charts[first:], grid.plots, strict=False):
+            self._shown[name] = chart, box
             boxes[name], lines[name] = box, self._plot(scene, columns, chart, box)
         if grid.names is not None:
             boxes["names"] = grid.names
@@ -172,7 +138,7 @@ class MetricsPage(Page):
         if alone:
             about = ". ".join(f"{FIGURES[id].name}: {FIGURES[id].about}" for id in chart.figures)
             shown = [*shown, line(Span(f" {about}", "muted"))]
-        title = _title(*chart_title(columns, chart, look), inside)
+        title = fitting_title(*chart_title(columns, chart, look), inside)
         focused = chart.id == self._focus and not alone
         return [fit(one, box.width) for one in ruled(title, shown, inside, box.height, scene.marks, focused)]
 
@@ -184,7 +150,8 @@ class MetricsPage(Page):
         at = charts.index(focus)
         top = max(0, min(at - room // 2, len(charts) - room))
         out: list[Line] = []
-        for chart in charts[top : top + room]:
+        self._names = charts[top : top + room]
+        for chart in self._names:
             chosen = chart is focus
             value = value_text(chart, row) if row is not None else "--"
             name = cell(chart.title, inside - 3 - len(value))
@@ -275,6 +242,20 @@ class MetricsPage(Page):
     def do_last(self) -> None:
         """To the last step, and follow it."""
         self._cursor = None
+
+    def click(self, pane: str, row: int, column: int) -> None:
+        """Choose a plot, and the step in it that was clicked on."""
+        if pane == "names" and row < len(self._names):
+            self._focus = self._names[row].id
+        if pane not in self._shown:
+            return
+        chart, box = self._shown[pane]
+        self._focus = chart.id
+        scene = self.desk.scene()
+        rows = box.height - 1 - self._zoomed
+        step = step_at(columns_of(scene.view), chart, self._look(scene, chart), box.width - 1, rows, column)
+        if step is not None and row > 0:
+            self.go_to_step(step)
 
     # --- plots ---
 
@@ -406,15 +387,3 @@ def _test(word: str) -> Callable[[Chart], bool]:
     except re.error:
         return lambda chart: word.lower() in chart.text
     return lambda chart: pattern.search(chart.text) is not None
-
-
-def _title(left: str, right: str, cells: int) -> tuple[str, str]:
-    """A title that fits: the value is told before the notes, and before the step."""
-    for one, two in (
-        (left, right),
-        (left.partition("  ")[0], right),
-        (left.partition("  ")[0], right.partition("  ")[2]),
-    ):
-        if width((Span(one), Span(two))) + 6 <= cells:
-            return one, two
-    return left.partition("  ")[0], ""
