@@ -84,7 +84,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("page_config", ("f7", "i"), "i", "", "what the run was started with", rank=61),
     Action("page_runs", ("f8", "u"), "u", "", "live and recorded runs", rank=61),
     Action("open", ("enter",), "enter", "open", "what is selected", rank=5, pages=("run", "alarms", "events", "runs",
-           "metrics")),
+           "metrics", "scrub")),
     Action("transcript", ("t",), "t", "", "the trial's transcript", rank=62, pages=("run", "trial")),
     Action("verifier", ("v",), "v", "", "the trial's verifier output", rank=62, pages=("run", "trial")),
     Action("tokens", ("c",), "c", "", "the trial's captured tokens and log-probs", rank=62, pages=("run", "trial")),

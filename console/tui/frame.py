@@ -10,11 +10,13 @@ from console.tui.pages import PAGES
 from console.tui.pages.page import Page, Painted
 from console.tui.panes import events, header
 from console.tui.panes.alarm import alarm
+from console.tui.panes.timeline import rows_wanted, timeline_rows
 from console.tui.picture import Scene
 from console.tui.text import plain
 from console.tui.widgets.prompt import Prompt
 
-FRAME = ("tiny", "header", "plumbing", "alarm", "keys")
+FRAME = ("tiny", "header", "plumbing", "alarm", "timeline", "keys")
+_FOOT = ("timeline", "keys")
 
 
 def pane_names() -> tuple[str, ...]:
@@ -32,11 +34,24 @@ def paint(desk: Desk, width: int, height: int, prompt: Prompt | None = None) -> 
             rows = [*rows[: height - 1], prompt.lines(width)]
         return Painted({"tiny": box}, {"tiny": rows})
     boxes, lines = _frame(scene, desk.page, width, height)
-    top = max((box.y + box.height for name, box in boxes.items() if name != "keys"), default=0)
-    body = desk.page.paint(scene, Box(0, top, width, height - 1 - top))
+    top = max((box.y + box.height for name, box in boxes.items() if name not in _FOOT), default=0)
+    end = min(box.y for name, box in boxes.items() if name in _FOOT)
+    body = _body(desk, scene, Box(0, top, width, end - top))
     if prompt is not None:
         lines["keys"] = [prompt.lines(width)]
     return Painted(boxes | body.boxes, lines | body.lines)
+
+
+def _body(desk: Desk, scene: Scene, region: Box) -> Painted:
+    """The page. One moment of a recording that cannot be painted is said and passed over, the rest can be looked at."""
+    try:
+        return desk.page.paint(scene, region)
+    except Exception as error:
+        fail = getattr(desk.source, "fail", None)
+        if fail is None:
+            raise
+        fail(f"this moment cannot be shown ({type(error).__name__}): {error}")
+        return Painted({}, {})
 
 
 def _frame(scene: Scene, page: Page, width: int, height: int) -> Painted:
@@ -51,6 +66,9 @@ def _frame(scene: Scene, page: Page, width: int, height: int) -> Painted:
     rows = alarm(scene, width, 1 + (height - MIN_HEIGHT) // 4)
     if rows:
         boxes["alarm"], lines["alarm"] = Box(0, 1 + plumbing, width, len(rows)), rows
+    rows = timeline_rows(scene, width, rows_wanted(height))
+    if rows:
+        boxes["timeline"], lines["timeline"] = Box(0, height - 1 - len(rows), width, len(rows)), rows
     return Painted(boxes, lines)
 
 

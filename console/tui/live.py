@@ -14,7 +14,7 @@ from console.errors import ControlError, QuarterdeckError
 from console.journal.events import RunFinished
 from console.state.reduce import RunView, apply
 from console.state.sanitize import sanitize
-from console.tui.source import EventListener, Link, engine_gone, wall_clock
+from console.tui.source import EventListener, Link, LiveAddress, engine_gone, wall_clock
 
 HEARTBEAT_SECONDS = 2.0
 """The engine says something at least so often."""
@@ -48,6 +48,7 @@ class LiveSource:
         self.version = 0
         self.listener: EventListener | None = None
         self._local, self._act = local, act
+        self.address = LiveAddress(socket, run, local, author, act)
         self._follower = RunFollower(socket, run=run, alive=self._alive, author=author or this_user(), act=act)
         self._follower.on_presence = self._presence_changed
         self._task: asyncio.Task[None] | None = None

@@ -7,20 +7,21 @@ import math
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
 from console.control.commands import Command, CommandResult
 from console.control.messages import Ask, Content, Viewer
-from console.errors import ControlError, RecordingError
+from console.errors import ControlError, RecordingError, UsageError
 from console.journal import events as ev
 from console.records.marking import MarkReader, missing
 from console.records.run_dir import RunRecord
 from console.records.timeline import AlarmMark, Timeline
 from console.state.reduce import RunView, apply
 from console.state.sanitize import sanitize
-from console.tui.source import EventListener, Link
+from console.tui.goto import parse_goto
+from console.tui.source import EventListener, Link, LiveAddress
 
 if TYPE_CHECKING:
     from console.records.content import TrialContent
@@ -39,12 +40,14 @@ _REFRESH_SECONDS = 1.0
 _OVER = ("finished", "stopped", "failed")
 
 
-class LiveAddress(NamedTuple):
-    """Where a run goes on that is looked back at: what its live source was made with."""
+class Held(Protocol):
+    """What a look back at a run elsewhere keeps open: its fetched journal, and the way to the engine."""
 
-    socket: str
-    run: str
-    local: bool
+    async def ask(self, ask: Ask) -> Content:
+        """Content of a trial, from the engine. Raises `ControlError`."""
+
+    async def close(self) -> None:
+        """Let go of it."""
 
 
 class ReplaySource:
@@ -66,10 +69,15 @@ class ReplaySource:
         clock: Callable[[], float] = time.monotonic,
         live: LiveAddress | None = None,
         seq: int | None = None,
+        held: Held | None = None,
     ) -> None:
-        """Opens at the first event, playing, or paused: at the end, or after event `seq`. Raises `RecordingError`."""
+        """Opens at the first event, playing, or paused: at the end, or after event `seq`. Raises `RecordingError`.
+
+        `held` is asked for content in place of the record's files, and closed in the end.
+        """
         self.record = record
         self.live = live
+        self._held = held
         self.listener: EventListener | None = None
         self.version = 0
         self.view = RunView()
@@ -149,6 +157,8 @@ class ReplaySource:
 
     async def ask(self, ask: Ask) -> Content:
         """From the run directory, read on a thread."""
+        if self._held is not None:
+            return await self._held.ask(ask)
         from console.records.content import TrialContent
 
         if self._content is None:
@@ -160,7 +170,9 @@ class ReplaySource:
         raise ControlError("this is a recording: there is no watch to take")
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing is held open but what was fetched."""
+        if self._held is not None:
+            await self._held.close()
 
     @property
     def at_end(self) -> bool:
@@ -274,7 +286,7 @@ class ReplaySource:
         self._time = self.view.state.ts
 
     def seek(self, seq: int) -> None:
-        """To right after event `seq`. Raises `RecordingError`; an event that cannot be applied is left out, and said."""
+        """To right after event `seq`. Raises `RecordingError`; an event that cannot be applied is left out."""
         self.version += 1
         self.trouble = ""
         seq = max(0, min(seq, self._line.last_seq))
@@ -304,6 +316,17 @@ class ReplaySource:
         """To the moment `ts`, Unix seconds: after the last event before it. Raises `RecordingError`."""
         self.seek(max(1, self.record.journal.seq_at(ts)))
         self._time = max(self._time, min(ts, self._pending.ts if self._pending is not None else self._time))
+
+    def goto(self, text: str) -> None:
+        """To where `text` says: 14:01, +5m, s12, #4711, 50%. Raises `UsageError`, `RecordingError`."""
+        try:
+            seq, ts = parse_goto(text, self._line, self._time)
+        except ValueError as error:
+            raise UsageError(sanitize(str(error), limit=200)) from None
+        if seq is not None:
+            self.seek(seq)
+        elif ts is not None:
+            self.seek_time(ts)
 
     def play_to(self, seq: int) -> None:
         """Forward to event `seq`, through every event on the way."""

@@ -8,5 +8,8 @@ from console.tui.pages.metrics import MetricsPage
 from console.tui.pages.page import Page
 from console.tui.pages.run import RunPage
 from console.tui.pages.runs import RunsPage
+from console.tui.pages.scrub import ScrubPage
 
-PAGES: dict[str, type[Page]] = {page.id: page for page in (RunPage, MetricsPage, ConfigPage, RunsPage, HelpPage)}
+PAGES: dict[str, type[Page]] = {
+    page.id: page for page in (RunPage, MetricsPage, ConfigPage, RunsPage, HelpPage, ScrubPage)
+}
