@@ -8,6 +8,7 @@ from pathlib import Path
 from console.commands.parsing import Parser
 from console.control.runs import find_run
 from console.errors import UsageError
+from console.records.opening import is_plain_log
 
 
 def attach_main(argv: list[str]) -> int:
@@ -15,7 +16,8 @@ def attach_main(argv: list[str]) -> int:
     parser = Parser(
         "attach",
         description="Opens the console on a live run; one that has ended opens as a recording, at its end. Leaving it "
-        "(q, d, a dropped line) leaves the run alone.",
+        "(q, d, a dropped line) leaves the run alone. A plain log directory of the Tinker cookbook opens too, with what it "
+        "has.",
         epilog="examples:  quarterdeck attach        the only live run\n"
         "           quarterdeck attach 20261129    a run by the start of its id, its name, or its directory\n"
         "           quarterdeck attach --socket /tmp/q.sock    through a forwarded socket",
@@ -41,6 +43,8 @@ def attach_main(argv: list[str]) -> int:
         if not args.socket.is_socket():
             raise UsageError(f"--socket {args.socket}: no socket there; forward the engine's, `runs --json` names it")
         return attach(args.socket, theme=args.theme, ascii=args.ascii, mouse=args.mouse, read_only=args.read_only)
+    if args.run is not None and is_plain_log(args.run):
+        return attach(Path(args.run), theme=args.theme, ascii=args.ascii, mouse=args.mouse)
     info = find_run(args.run)
     live = info.state == "live" and info.socket is not None
     return attach(
@@ -58,7 +62,8 @@ def replay_main(argv: list[str]) -> int:
     parser = Parser(
         "replay",
         description="Plays a recorded run through the console: space pauses, < > change the speed, [ ] step by event, "
-        "{ } by training step. A run that still runs or was killed can be replayed too.",
+        "{ } by training step, ! to the next alarm, ctrl+g to a time or step, | scrubs. A run that still runs or was "
+        "killed can be replayed too, and a plain log directory of the Tinker cookbook.",
         epilog="example:  quarterdeck replay RUN --speed 8",
     )
     parser.add_argument("run", help="run directory, or run id, its start, or name")

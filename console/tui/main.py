@@ -8,10 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from console.errors import QuarterdeckError, RecordingError, UsageError
+from console.errors import QuarterdeckError, UsageError
 
 if TYPE_CHECKING:
-    from console.records.run_dir import RunRecord
     from console.tui.source import Source
 
 _ENVIRONMENT = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_FPS": "20", "TEXTUAL_SMOOTH_SCROLL": "0"}
@@ -48,7 +47,9 @@ def attach(
     """
     path = Path(target)
     if path.is_dir():
-        source, notice = _source_of_directory(path)
+        from console.tui.opening import source_of_directory
+
+        source, notice = source_of_directory(path)
     else:
         from console.tui.live import LiveSource
 
@@ -75,11 +76,14 @@ def replay(
     Raises:
         UsageError: no terminal, or no such theme. RecordingError: not a run directory, or an empty journal.
     """
+    from console.tui.opening import notice_of, open_record
+
     record = open_record(run_dir)
     require_terminal(instead="")
     from console.tui.replay import ReplaySource
 
-    return run_console(ReplaySource(record, speed), theme=theme, ascii=ascii, mouse=mouse, notice=damage_notice(record))
+    source = ReplaySource(record, speed)
+    return run_console(source, theme=theme, ascii=ascii, mouse=mouse, notice=notice_of(source))
 
 
 def run_console(
@@ -166,39 +170,3 @@ def ascii_only() -> bool:
         return True
     locale = next((v for k in ("LC_ALL", "LC_CTYPE", "LANG") if (v := os.environ.get(k))), "")
     return bool(locale) and "utf" not in locale.lower()
-
-
-def open_record(run_dir: Path | str) -> RunRecord:
-    """The recording of a run. Raises `RecordingError`, also when nothing was recorded."""
-    from console.records.run_dir import RunRecord
-
-    record = RunRecord(run_dir)
-    if record.journal.last_seq == 0:
-        raise RecordingError(f"{run_dir}: its journal is empty, there is nothing to show")
-    return record
-
-
-def damage_notice(record: RunRecord) -> str:
-    """One line about what cannot be read, empty when everything can."""
-    found = record.damage
-    return f"the journal is damaged in {len(found)} places; what is readable is shown" if found else ""
-
-
-def _source_of_directory(path: Path) -> tuple[Source, str]:
-    from console.tui.source import engine_gone
-
-    record = open_record(path)
-    view = record.view_at_end()
-    state = view.state
-    over = state.status in ("finished", "stopped", "failed")
-    if not over and state.socket and not engine_gone(state.pid):
-        from console.tui.live import LiveSource
-
-        return LiveSource(state.socket, state.run_id, view), ""
-    from console.tui.replay import ReplaySource
-
-    why = (
-        "the run is over: this is its recording" if over else "the engine is gone: this is the recording up to its end"
-    )
-    damaged = damage_notice(record)
-    return ReplaySource(record, at_end=True), f"{why}; {damaged}" if damaged else why

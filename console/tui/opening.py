@@ -10,23 +10,30 @@ from console.tui.source import engine_gone
 
 if TYPE_CHECKING:
     from console.records.run_dir import RunRecord
+    from console.tui.replay import ReplaySource
     from console.tui.source import Source
+
+PATIENCE_SECONDS = 0.25
+"""How long opening waits for the whole recording to be looked over; what it finds later shows on the timeline."""
 
 
 def open_record(run_dir: Path | str) -> RunRecord:
-    """The recording of a run. Raises `RecordingError`, also when nothing was recorded."""
-    from console.records.run_dir import RunRecord
+    """The recording of a run, or a plain log of the cookbook. Raises `RecordingError`, also when it is empty."""
+    from console.records.opening import open_run
 
-    record = RunRecord(run_dir)
+    record = open_run(run_dir)
     if record.journal.last_seq == 0:
         raise RecordingError(f"{run_dir}: its journal is empty, there is nothing to show")
     return record
 
 
-def damage_notice(record: RunRecord) -> str:
-    """One line about what cannot be read, empty when everything can."""
-    found = record.damage
-    return f"the journal is damaged in {len(found)} places; what is readable is shown" if found else ""
+def notice_of(source: ReplaySource) -> str:
+    """One line about what the recording lacks: missing events, a later schema; empty when nothing does."""
+    source.read_marks(PATIENCE_SECONDS)
+    record = source.record
+    newer = record.newer_schema
+    later = f"written by a later version (schema {newer}): some of it may not be shown; update quarterdeck"
+    return "; ".join(part for part in (record.coarse, later if newer else "", source.missing()) if part)
 
 
 def source_of_directory(path: Path) -> tuple[Source, str]:
@@ -41,8 +48,11 @@ def source_of_directory(path: Path) -> tuple[Source, str]:
         return LiveSource(state.socket, state.run_id, view), ""
     from console.tui.replay import ReplaySource
 
-    why = (
-        "the run is over: this is its recording" if over else "the engine is gone: this is the recording up to its end"
-    )
-    damaged = damage_notice(record)
-    return ReplaySource(record, at_end=True), f"{why}; {damaged}" if damaged else why
+    source = ReplaySource(record, at_end=True)
+    if record.coarse:
+        why = ""
+    elif over:
+        why = "the run is over: this is its recording"
+    else:
+        why = "the engine is gone: this is the recording up to its end"
+    return source, "; ".join(part for part in (why, notice_of(source)) if part)

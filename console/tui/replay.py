@@ -7,7 +7,7 @@ import math
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -25,6 +25,7 @@ from console.tui.source import EventListener, Link, LiveAddress
 
 if TYPE_CHECKING:
     from console.records.content import TrialContent
+    from console.tui.rewind import FetchedJournal
 
 SLOWEST, FASTEST, MAX = 0.25, 64.0, 0.0
 """Speeds; `MAX` is as fast as it goes."""
@@ -38,16 +39,6 @@ WARM_UP_EVENTS = 1024
 """Events before the goal of a seek that are told to the listener, so that its recent readings are filled."""
 _REFRESH_SECONDS = 1.0
 _OVER = ("finished", "stopped", "failed")
-
-
-class Held(Protocol):
-    """What a look back at a run elsewhere keeps open: its fetched journal, and the way to the engine."""
-
-    async def ask(self, ask: Ask) -> Content:
-        """Content of a trial, from the engine. Raises `ControlError`."""
-
-    async def close(self) -> None:
-        """Let go of it."""
 
 
 class ReplaySource:
@@ -69,7 +60,7 @@ class ReplaySource:
         clock: Callable[[], float] = time.monotonic,
         live: LiveAddress | None = None,
         seq: int | None = None,
-        held: Held | None = None,
+        held: FetchedJournal | None = None,
     ) -> None:
         """Opens at the first event, playing, or paused: at the end, or after event `seq`. Raises `RecordingError`.
 
@@ -265,11 +256,6 @@ class ReplaySource:
         if not self.playing and self.at_end and self.view.state.status in _OVER:
             self._restart()
         self.playing, self.trouble = not self.playing, ""
-        self.version += 1
-
-    def pause(self) -> None:
-        """Stand still."""
-        self.playing = False
         self.version += 1
 
     def change_speed(self, faster: bool) -> None:

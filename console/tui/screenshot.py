@@ -25,7 +25,7 @@ async def render(
     """The screen after event `seq` (None: the end) as an SVG document. Raises `RecordingError`."""
     from console.resources import themes_dir
     from console.tui.app import ConsoleApp
-    from console.tui.main import open_record
+    from console.tui.opening import open_record
     from console.tui.replay import ReplaySource
     from console.tui.themes import Themes
 

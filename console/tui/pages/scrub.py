@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, cast
 
 from console.errors import RecordingError
+from console.tui.goto import stamp
 from console.tui.layout import Box
 from console.tui.pages.page import Page, Painted
 from console.tui.panes.timeline import bar_cells
@@ -36,13 +37,14 @@ class ScrubPage(Page):
 
     def opened(self) -> None:
         """Where the recording stands; it pauses."""
-        self._source.pause()
+        self._source.playing = False
         self._source.scrub_to(self._source.now())
-        self.desk.say("← → along the timeline, ↑ ↓ by step, ! alarm · enter stays here, esc goes back", seconds=None)
+        self.desk.say("arrows move along the timeline, up and down by step · enter stays, esc goes back", seconds=None)
 
     def closed(self) -> None:
         """The timeline is a timeline again."""
         self._source.scrub_to(None)
+        self.desk.say("", seconds=0.0)
 
     def tick(self) -> None:
         """Show the moment once the key rests."""
@@ -73,6 +75,7 @@ class ScrubPage(Page):
         first, last = line.first_ts or 0.0, line.last_ts or 0.0
         self._source.scrub_to(min(last, max(first, ts)))
         self._moved = self.desk.clock()
+        self.desk.say(f"{stamp(self._here)} · enter stays here, esc goes back", seconds=None)
 
     def _by(self, share: float) -> None:
         line = self._source.timeline
