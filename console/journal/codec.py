@@ -7,34 +7,41 @@ from typing import Any
 import msgspec
 
 from console.journal.events import (
+    AlarmAcked,
     AlarmClosed,
     AlarmOpened,
+    AlarmShelved,
     CaptureStats,
     CheckpointSaved,
     CommandAccepted,
     CommandFinished,
     CommandRequested,
+    DispatchPaused,
     Event,
     GatewayHealth,
     GroupFinished,
     GroupStarted,
+    HostStats,
     JournalRepaired,
     Note,
     RunFinished,
     RunPhase,
     RunPlanned,
     RunStarted,
+    RunTuned,
     SandboxStats,
     Snapshot,
     StepFinished,
     StepStarted,
     StopRequested,
+    TaskQuarantined,
     TrialFinished,
     TrialHeld,
     TrialPhase,
     TrialRetried,
     TrialTurn,
     UnknownEvent,
+    WatchTaken,
 )
 
 KnownEvent = (
@@ -53,14 +60,21 @@ KnownEvent = (
     | TrialRetried
     | GatewayHealth
     | CaptureStats
+    | HostStats
     | SandboxStats
     | CheckpointSaved
     | AlarmOpened
     | AlarmClosed
+    | AlarmAcked
+    | AlarmShelved
     | CommandRequested
     | CommandAccepted
     | CommandFinished
     | StopRequested
+    | DispatchPaused
+    | RunTuned
+    | TaskQuarantined
+    | WatchTaken
     | Note
     | JournalRepaired
     | Snapshot
