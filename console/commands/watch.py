@@ -16,8 +16,8 @@ def attach_main(argv: list[str]) -> int:
     parser = Parser(
         "attach",
         description="Opens the console on a live run; one that has ended opens as a recording, at its end. Leaving it "
-        "(q, d, a dropped line) leaves the run alone. A plain log directory of the Tinker cookbook opens too, with what it "
-        "has.",
+        "(q, d, a dropped line) leaves the run alone. A plain log directory of the Tinker cookbook opens too, with "
+        "what it has.",
         epilog="examples:  quarterdeck attach        the only live run\n"
         "           quarterdeck attach 20261129    a run by the start of its id, its name, or its directory\n"
         "           quarterdeck attach --socket /tmp/q.sock    through a forwarded socket",
