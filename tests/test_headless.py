@@ -20,9 +20,11 @@ from small_engine import SmallEngine
 from console.control.runs import find_run
 from console.headless import follow_headless
 from console.headless.output import Reporter, to_alarm_record, to_done_record, to_launch_record, to_step_record
+from console.headless.status import status_line, status_lines, status_record
 from console.journal import events as ev
 from console.records.run_dir import RunRecord
 from console.state.model import AlarmState, RunState
+from console.state.reduce import RunView, apply
 
 ENGINE = Path(__file__).parent / "control" / "small_engine.py"
 OWNER = """
@@ -130,11 +132,14 @@ def test_records_have_every_field_of_the_contract():
     assert done == {
         "v": 1, "type": "done", "status": "stopped", "exit_code": 3, "steps": 5, "reason": "by the operator",
     }  # fmt: skip
-    alarm = to_alarm_record(AlarmState(key="k", level="critical", text="a\x1b[2Jb", remedy="do"), "opened", 1.0)
-    assert alarm == {
+    alarm = AlarmState(
+        key="k", level="critical", text="a\x1b[2Jb", remedy="do", consequence="it\x07 stops", acked_by="ada"
+    )
+    assert to_alarm_record(alarm, "opened", 1.0) == {
         "v": 1, "type": "alarm", "state": "opened", "key": "k", "level": "critical", "ts": 1.0, "text": "ab",
-        "remedy": "do",
+        "consequence": "it stops", "remedy": "do",
     }  # fmt: skip
+    assert to_alarm_record(alarm, "acknowledged", 1.0)["by"] == "ada"
 
 
 def test_what_is_not_known_is_null():
@@ -188,6 +193,63 @@ def test_a_view_in_mid_stream_repeats_nothing(run_dir):
         ("alarm", "closed"),
         ("step", None),
     ]
+
+
+def test_an_alarm_is_opened_acknowledged_and_closed_once_each(run_dir):
+    """A critical alarm that is over is closed, although the console keeps it until somebody has seen it."""
+    a, b = ({"key": key, "level": "critical", "text": f"{key} is wrong"} for key in "ab")
+    run = recorded(
+        run_dir, ev.AlarmOpened(consequence="the run stops", remedy="look", **a), ev.AlarmAcked(key="a", by="ada"),
+        ev.AlarmOpened(**b), ev.AlarmAcked(key="a", by="bob"), ev.AlarmClosed(key="b"),
+        ev.AlarmAcked(key="b", by="bob"), ev.AlarmClosed(key="a"),
+    )  # fmt: skip
+    reporters = []
+    for plain in (False, True):
+        out = io.StringIO()
+        reporter = Reporter(out, io.StringIO(), plain=plain)
+        view = RunView()
+        for event in RunRecord(run_dir).journal.events():
+            apply(view, event)
+            reporter.event(view, event)
+        reporters.append(out.getvalue().splitlines())
+    records = [r for r in map(json.loads, reporters[0]) if r["type"] == "alarm"]
+    assert [(r["state"], r["key"], r.get("by")) for r in records] == [
+        ("opened", "a", None), ("acknowledged", "a", "ada"), ("opened", "b", None), ("closed", "b", None),
+        ("closed", "a", None),
+    ]  # fmt: skip
+    assert records[0]["consequence"] == "the run stops"
+    lines = [text for line in reporters[1] if (text := line.partition(" ")[2]).startswith("alarm")]
+    assert lines[:3] == [
+        "alarm critical: a is wrong; the run stops (look)", "alarm acknowledged by ada: a is wrong",
+        "alarm critical: b is wrong",
+    ]  # fmt: skip
+    assert lines[3:] == ["alarm over: b is wrong", "alarm over: a is wrong"]
+    code, out, _ = report(run)
+    assert code == 0 and '"type":"alarm"' not in out, "nothing is open in the end"
+
+
+def test_status_counts_what_is_open_now():
+    state = RunState(run_id="r", paused=True, paused_by="ada")
+    state.alarms = {
+        "w": AlarmState(key="w", level="warning", text="odd", since=1.0),
+        "over": AlarmState(key="over", level="critical", text="was down", cleared=3.0),
+        "c": AlarmState(
+            key="c", level="critical", text="down", consequence="stops", remedy="look", since=2.0, acked_by="bob"
+        ),
+    }
+    view = RunView(state)
+    assert "2 alarms open" in status_line(state) and "dispatch paused" in status_line(state)
+    lines = status_lines("live", view)
+    assert [line for line in lines if line.startswith("alarm")] == [
+        "alarm    critical: down; stops (look), seen by bob", "alarm    warning: odd",
+    ]  # fmt: skip
+    assert "dispatch paused by ada: no new trial begins" in lines
+    record = status_record(view)
+    assert [a["key"] for a in record["alarms"]] == ["c", "w"] and record["paused"] is True
+    assert record["alarms"][0] == {
+        "key": "c", "level": "critical", "text": "down", "consequence": "stops", "remedy": "look", "since": 2.0,
+        "acknowledged_by": "bob",
+    }  # fmt: skip
 
 
 def test_an_engine_that_died(run_dir):

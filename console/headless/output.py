@@ -10,6 +10,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from msgspec.structs import replace
+
 from console.journal import events as ev
 from console.state.lines import line_for
 from console.state.model import AlarmState, RunState
@@ -20,6 +22,9 @@ VERSION = 1
 LINE_LIMIT = 400
 
 Record = dict[str, Any]
+
+_ALARM_EVENTS = (ev.RunStarted, ev.AlarmOpened, ev.AlarmClosed, ev.AlarmAcked)
+"""They are told as records of alarms, not as lines."""
 
 
 class OutputClosed(Exception):
@@ -63,11 +68,12 @@ def to_step_record(e: ev.StepFinished) -> Record:
 
 
 def to_alarm_record(alarm: AlarmState, state: str, ts: float) -> Record:
-    """An alarm that opened or closed (`state`) at `ts`, Unix seconds. Its texts are one line each."""
-    return {
-        "v": VERSION, "type": "alarm", "state": state, "key": alarm.key, "level": alarm.level, "ts": ts,
-        "text": sanitize(alarm.text), "remedy": sanitize(alarm.remedy),
+    """An alarm that was opened, closed or acknowledged (`state`) at `ts`, Unix seconds. Its texts are one line each."""
+    record: Record = {
+        "v": VERSION, "type": "alarm", "state": state, "key": sanitize(alarm.key), "level": alarm.level, "ts": ts,
+        "text": sanitize(alarm.text), "consequence": sanitize(alarm.consequence), "remedy": sanitize(alarm.remedy),
     }  # fmt: skip
+    return record | {"by": sanitize(alarm.acked_by)} if state == "acknowledged" else record
 
 
 def to_done_record(status: str, exit_code: int, steps: int, reason: str) -> Record:
@@ -120,7 +126,7 @@ class Reporter:
             self._launch(view.state)
         elif isinstance(event, ev.StepFinished):
             self._step(view, event)
-        if isinstance(event, ev.RunStarted | ev.AlarmOpened | ev.AlarmClosed):
+        if isinstance(event, _ALARM_EVENTS):
             self._compare_alarms(view.state)
         elif not isinstance(event, ev.StepFinished):
             self._narrate(view, event)
@@ -161,16 +167,24 @@ class Reporter:
         self._emit(to_step_record(row), line.text if line is not None else f"step {row.step} done", row.ts)
 
     def _compare_alarms(self, state: RunState) -> None:
-        for key, alarm in state.alarms.items():
+        """Say what changed since the last look. One that is over, and only waits to be acknowledged, is closed here."""
+        now = {key: replace(alarm) for key, alarm in state.alarms.items() if alarm.open}
+        for key, alarm in now.items():
             before = self._alarms.get(key)
             if before is None or (before.level, before.text) != (alarm.level, alarm.text):
+                follows = f"; {alarm.consequence}" if alarm.consequence else ""
                 remedy = f" ({alarm.remedy})" if alarm.remedy else ""
-                text = f"alarm {alarm.level}: {alarm.text}{remedy}"
-                self._emit(to_alarm_record(alarm, "opened", state.ts), text, state.ts)
+                self._alarm(alarm, "opened", f"alarm {alarm.level}: {alarm.text}{follows}{remedy}", state.ts)
+            if alarm.acked_by and (before is None or not before.acked_by):
+                text = f"alarm acknowledged by {sanitize(alarm.acked_by)}: {alarm.text}"
+                self._alarm(alarm, "acknowledged", text, state.ts)
         for key, alarm in self._alarms.items():
-            if key not in state.alarms:
-                self._emit(to_alarm_record(alarm, "closed", state.ts), f"alarm over: {alarm.text}", state.ts)
-        self._alarms = dict(state.alarms)
+            if key not in now:
+                self._alarm(alarm, "closed", f"alarm over: {alarm.text}", state.ts)
+        self._alarms = now
+
+    def _alarm(self, alarm: AlarmState, state: str, text: str, ts: float) -> None:
+        self._emit(to_alarm_record(alarm, state, ts), text, ts)
 
     def _narrate(self, view: RunView, event: ev.Event) -> None:
         """Changes that are no record: lines in plain mode, else log."""

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from console.headless.output import to_step_record
-from console.state.model import RunState
+from console.state.model import AlarmState, RunState
 from console.state.reduce import RunView
 from console.state.sanitize import sanitize
 
@@ -20,8 +20,10 @@ def status_line(state: RunState) -> str:
         parts.append(f"stops {state.stop_requested.replace('_', ' ')}")
     if state.gateway.reachable is False:
         parts.append("gateway unreachable")
-    if state.alarms:
-        parts.append(f"{len(state.alarms)} alarms open")
+    if state.paused:
+        parts.append("dispatch paused")
+    if alarms := open_alarms(state):
+        parts.append(f"{len(alarms)} alarms open")
     return "; ".join(parts)
 
 
@@ -44,7 +46,9 @@ def status_lines(condition: str, view: RunView) -> list[str]:
     lines.append(f"capture  {s.capture.sampled_tokens} tokens sampled, {s.capture.lost} calls lost")
     if s.stop_requested:
         lines.append(f"stop     requested ({s.stop_requested.replace('_', ' ')})")
-    lines += [f"alarm    {a.level}: {a.text}" + (f" ({a.remedy})" if a.remedy else "") for a in s.alarms.values()]
+    if s.paused:
+        lines.append(f"dispatch paused by {s.paused_by or 'the operator'}: no new trial begins")
+    lines += [f"alarm    {_alarm(a)}" for a in open_alarms(s)]
     return [sanitize(line, 200) for line in lines]
 
 
@@ -68,9 +72,33 @@ def status_record(view: RunView) -> dict[str, Any]:
             "lost": s.capture.lost,
             "no_logprobs": s.capture.no_logprobs,
         },
-        "alarms": [{"key": a.key, "level": a.level, "text": sanitize(a.text)} for a in s.alarms.values()],
+        "paused": s.paused,
+        "alarms": [
+            {
+                "key": sanitize(a.key),
+                "level": a.level,
+                "text": sanitize(a.text),
+                "consequence": sanitize(a.consequence),
+                "remedy": sanitize(a.remedy),
+                "since": a.since,
+                "acknowledged_by": sanitize(a.acked_by) or None,
+            }
+            for a in open_alarms(s)
+        ],
         "last_step": to_step_record(view.history.rows[-1]) if view.history.rows else None,
     }
+
+
+def open_alarms(state: RunState) -> list[AlarmState]:
+    """Alarms that hold now, the critical ones first; those that only wait to be acknowledged are over."""
+    found = [alarm for alarm in state.alarms.values() if alarm.open]
+    return sorted(found, key=lambda alarm: (alarm.level != "critical", alarm.since))
+
+
+def _alarm(alarm: AlarmState) -> str:
+    seen = f", seen by {alarm.acked_by}" if alarm.acked_by else ""
+    follows = f"; {alarm.consequence}" if alarm.consequence else ""
+    return f"{alarm.level}: {alarm.text}{follows}" + (f" ({alarm.remedy})" if alarm.remedy else "") + seen
 
 
 def trial_phases(state: RunState) -> Counter[str]:
