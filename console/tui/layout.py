@@ -150,7 +150,7 @@ def _health(space: int) -> dict[str, int]:
     if left < 6:
         sizes["policy"], left = 0, left + sizes["policy"]
     for name, rows in (("policy", 1), ("capture", 1), ("mix", 7)):
-        if sizes["policy"] and left >= 13 + rows:
+        if sizes["policy"] and left >= 12 + rows:
             sizes[name] += rows
             left -= rows
     return _closed(sizes | {"reward": left - left // 2, "loss": left // 2})

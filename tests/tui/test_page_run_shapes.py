@@ -134,7 +134,7 @@ def test_every_line_is_as_wide_as_its_box(seed: int, size: tuple[int, int], grou
     for row in rows:
         assert text.width(row) == width, text.plain(row)
     layout = layout_for(scene, Box(0, len(rows), width, height - 1 - len(rows)))
-    painted = [row for row in rows]
+    painted = list(rows)
     for name, lines in compose(scene, layout).items():
         box = layout.boxes[name]
         assert len(lines) <= box.height, name

@@ -67,10 +67,10 @@ class TrialRows:
         kind = kind_of(trial, scene.now)
         sign = SIGNS[kind]
         spans = [
-            Span(scene.marks.cursor if selected and (focused or not lead) else " ", "title" if focused else "muted"),
+            Span(scene.marks.cursor if selected else " ", "title" if focused else "muted"),
         ]
         if lead:
-            spans = [Span(lead[:2], "rule"), spans[0] if focused else Span(lead[2:], "rule")]
+            spans = [Span(lead[:2], "rule"), spans[0] if selected else Span(lead[2:], "rule")]
         spans += [
             Span(f" {f't{trial.trial + 1}':<3} "),
             Span(sign_text(kind, scene.ascii), sign.role),
