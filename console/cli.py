@@ -25,6 +25,7 @@ stand watch
   replay    play a recorded run through the same screen
 
 tools
+  keys      the console's keys; checks a file with others
   gateway   serve     the embedded CPU gateway on its own
 
 Leaving the console (q, d, a dropped line) never stops a run. Exit codes: 0 completed, 2 usage or preflight,
@@ -113,6 +114,12 @@ def _replay(argv: list[str]) -> int:
     return replay_main(argv)
 
 
+def _keys(argv: list[str]) -> int:
+    from console.commands.keys import keys_main
+
+    return keys_main(argv)
+
+
 def _gateway(argv: list[str]) -> int:
     from console.commands.gateway import gateway_main
 
@@ -126,5 +133,6 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "attach": _attach,
     "ctl": _ctl,
     "replay": _replay,
+    "keys": _keys,
     "gateway": _gateway,
 }

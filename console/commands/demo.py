@@ -7,6 +7,7 @@ import shlex
 import sys
 from pathlib import Path
 
+from console.commands.look import add_look, look_of
 from console.commands.parsing import Parser
 from console.commands.start import Watch, watch_run
 from console.errors import UsageError
@@ -15,7 +16,7 @@ from console.launching import new_run_id, require_engine
 from console.resources import configs_dir
 from console.training.options import RunOptions, parse
 from console.training.preflight import preflight
-from console.tui.main import require_terminal
+from console.tui.main import check_look, require_terminal
 
 DESCRIPTION = """\
 Trains the bundled tiny model on the bundled tasks for 15 steps of 4 groups x 8 trials: an embedded CPU gateway, real
@@ -41,7 +42,10 @@ def demo_main(argv: list[str]) -> int:
     parser.add_argument("--steps", type=int, metavar="N", help="training steps (default 15)")
     parser.add_argument("--dir", metavar="DIR", help="run directory (default: a new one)")
     parser.add_argument("options", nargs="*", metavar="key=value", help="options of `quarterdeck train`")
+    add_look(parser)
     args = parser.parse_args(argv)
+    look = look_of(args)
+    check_look(look)
     require_engine()
     run_dir = _run_dir(args.dir)
     options = _options(run_dir, args.steps, args.seed, args.options)
@@ -53,7 +57,7 @@ def demo_main(argv: list[str]) -> int:
         except UsageError as missing:
             sys.stderr.write(f"quarterdeck: {missing}\n")
             watch = "plain"
-    code = watch_run(options, watch, leave_after=LEAVE_AFTER)
+    code = watch_run(options, watch, look, leave_after=LEAVE_AFTER)
     if watch != "headless":
         _say_what_next(run_dir)
     return code

@@ -15,7 +15,7 @@ from console.launching import LaunchedRun, begin, new_run_id, require_engine
 from console.records.cookbook import last_checkpoint_batch
 from console.records.manifest import read_manifest
 from console.training.options import RunOptions
-from console.tui.main import attach, require_terminal
+from console.tui.main import PLAIN_LOOK, Look, attach, check_look, require_terminal
 
 Watch = Literal["console", "headless", "plain", "detach"]
 
@@ -51,7 +51,7 @@ def _renderer_findings(options: RunOptions) -> list[Finding]:
     return []
 
 
-def start(options: RunOptions, watch: Watch) -> int:
+def start(options: RunOptions, watch: Watch, look: Look = PLAIN_LOOK) -> int:
     """Check, start the engine, and watch the run as asked; the exit code.
 
     Raises:
@@ -59,6 +59,7 @@ def start(options: RunOptions, watch: Watch) -> int:
     """
     if watch == "console":
         require_terminal("use --headless, --plain or --detach")
+        check_look(look)
     require_engine()
     findings = preflight_findings(options, os.environ, whole=False)
     refuse(findings)
@@ -68,7 +69,7 @@ def start(options: RunOptions, watch: Watch) -> int:
     step = last_checkpoint_batch(options.log_path)
     if step is not None and step >= planned_steps(options):
         return _already_complete(options, watch, step)
-    return watch_run(options, watch)
+    return watch_run(options, watch, look)
 
 
 def planned_steps(options: RunOptions) -> int:
@@ -93,7 +94,7 @@ def _already_complete(options: RunOptions, watch: Watch, step: int) -> int:
     return 0
 
 
-def watch_run(options: RunOptions, watch: Watch, *, leave_after: float | None = None) -> int:
+def watch_run(options: RunOptions, watch: Watch, look: Look = PLAIN_LOOK, *, leave_after: float | None = None) -> int:
     """Start the engine and watch it. `leave_after`: seconds after the run's end at which the console closes itself."""
     owned = watch in ("headless", "plain")
     policy = options.failure_policy(interactive=watch == "console")
@@ -104,6 +105,7 @@ def watch_run(options: RunOptions, watch: Watch, *, leave_after: float | None = 
         return attach(
             starting.socket,
             run_dir=starting.run_dir,
+            look=look,
             ready=starting.wait,
             leave_after=leave_after,
             run_exit_code=True,

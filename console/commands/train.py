@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from console.commands.look import LOOK_HELP, add_look, look_of
+from console.commands.parsing import Parser
 from console.commands.start import Watch, preflight_findings, start
 from console.errors import UsageError
 from console.findings import errors, report, report_json
@@ -19,8 +21,11 @@ def train_main(argv: list[str]) -> int:
     if "--help" in argv or "-h" in argv:
         from console.training.schema import help_text
 
-        sys.stdout.write(help_text())
+        sys.stdout.write(f"{help_text().rstrip()}\n\n{LOOK_HELP}")
         return 0
+    parser = Parser("train", "", "")
+    add_look(parser)
+    args, argv = parser.parse_known_args(argv)
     watch, check, as_json, words = _flags(argv)
     options = parse(words)
     if check:
@@ -28,7 +33,7 @@ def train_main(argv: list[str]) -> int:
         findings = preflight_findings(options, os.environ, whole=True)
         sys.stdout.write((report_json if as_json else report)(findings) + "\n")
         return 2 if errors(findings) else 0
-    return start(options, watch)
+    return start(options, watch, look_of(args))
 
 
 def _flags(argv: list[str]) -> tuple[Watch, bool, bool, list[str]]:

@@ -55,14 +55,17 @@ class ConsoleApp(App[None], inherit_bindings=False):
         notice: str = "",
         keymap: Keymap | None = None,
         notify: bool = False,
+        mouse: bool = False,
     ) -> None:
         """`leave_after`: seconds after the run's end at which the console closes by itself, None for never.
 
-        `keymap`: other keys than the default ones; `notify`: the terminal's notifications (OSC 9) beside its bell.
+        `keymap`: other keys than the default ones; `notify`: the terminal's notifications (OSC 9) beside its bell;
+        `mouse`: take clicks from the start.
         """
         super().__init__()
         self.source = self.begun_with = source
-        self._notify = notify
+        self._live: Source | None = None
+        self._notify, self._mouse = notify, mouse
         self.themes = themes
         self.palette = Palette(themes.loaded[theme])
         self.desk = Desk(source, self, read_only, ascii_only, keymap=keymap)
@@ -93,6 +96,8 @@ class ConsoleApp(App[None], inherit_bindings=False):
         self.call_after_refresh(self._start)
 
     async def _start(self) -> None:
+        if self._mouse:
+            self.desk.looking.use_mouse(True)
         await self.source.start()
 
     async def on_unmount(self) -> None:
@@ -105,7 +110,7 @@ class ConsoleApp(App[None], inherit_bindings=False):
             os._exit(HUNG_UP)
 
     def _check_over(self) -> None:
-        if getattr(self.source, "failure", None) is not None:
+        if getattr(self.begun_with, "failure", None) is not None:
             self.exit()
         over = self.desk.over and self.source is self.begun_with
         if over and not self._leaving and self._leave_after is not None:
@@ -223,6 +228,8 @@ class ConsoleApp(App[None], inherit_bindings=False):
     def switch(self, source: Source) -> None:
         """Show another run, or this one from another source."""
         before, self.source = self.source, source
+        if before.mode == "live":
+            self._live = before
         self.desk.use(source)
         self.spawn(self._change(before, source))
 
@@ -251,6 +258,11 @@ class ConsoleApp(App[None], inherit_bindings=False):
         """Show what changed, now."""
         if self._main.is_mounted:
             self._main.paint()
+
+    def last_run(self) -> Source:
+        """What was looked at last; for a look back at a live run that run, as it was seen last."""
+        looks_back = getattr(self.source, "live", None) is not None
+        return self._live if looks_back and self._live is not None else self.source
 
     # --- the terminal's own means ---
 

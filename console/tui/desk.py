@@ -33,6 +33,7 @@ MESSAGE_SECONDS = 8.0
 HOME, NO_RUN_HOME = "run", "runs"
 _RUNLESS = ("runs", "help")
 """Pages that need no run."""
+_NEEDS_RUN = ("watch", "mark", "freeze", "rewind", "next_alarm")
 Handler = Callable[[], Awaitable[None] | None]
 
 
@@ -73,11 +74,9 @@ class Desk:
         self._message_until: float | None = None
         self._bell = Bell(self)
         self.looking, self.orders, self.operating = Looking(self), Orders(self), Operating(self)
-        line_of_commands = CommandLine(self)
-        self.commands = line_of_commands.typed
-        self._handlers: tuple[object, ...] = (
-            self.looking, self.orders, self.operating, Replaying(self), line_of_commands
-        )  # fmt: skip
+        self.replaying, typing = Replaying(self), CommandLine(self)
+        self.commands = typing.typed
+        self._handlers: tuple[object, ...] = (self.looking, self.orders, self.operating, self.replaying, typing)
         self._pages: list[Page] = []
         self._begin(source)
 
@@ -271,12 +270,12 @@ class Desk:
             return " works in a replay only"
         if action.kind == "live" and mode != "live":
             return " works on a live run only"
+        if self.no_run and (action.kind == "command" or action.id in _NEEDS_RUN):
+            return ": no run is open"
         if action.kind != "command":
             return ""
         if mode == "replay":
             return ": this is a recording, it takes no commands"
-        if self.no_run:
-            return ": no run is open"
         return ": this console is read-only" if self.read_only else ""
 
     def _no_commands(self) -> str:

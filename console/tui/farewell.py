@@ -25,7 +25,11 @@ def farewell(source: Source) -> str:
         return f"{text}; quarterdeck replay {where} shows what was recorded" if state.run_dir else text
     if state.stop_requested:
         by = _author(state)
-        return f"the run {stop_text(state)}{f' (asked for by {by})' if by else ''}: quarterdeck attach {name}"
+        paused = ", its dispatch is paused" if state.paused else ""
+        return f"the run {stop_text(state)}{f' (asked for by {by})' if by else ''}{paused}: quarterdeck attach {name}"
+    if state.paused:
+        by = sanitize(state.paused_by, limit=60)
+        return f"dispatch is paused{f' (by {by})' if by else ''}, the run waits: quarterdeck attach {name}"
     return f"the run goes on: quarterdeck attach {name}"
 
 

@@ -72,6 +72,15 @@ class Looking:
         """Live and recorded runs."""
         self._desk.show("runs")
 
+    def do_next_alarm(self) -> None:
+        """To what needs the operator: on the run's page, or in a replay along the time."""
+        desk = self._desk
+        if desk.source.mode == "replay":
+            desk.replaying.do_next_alarm()
+        else:
+            desk.show("run")
+            desk.shell.spawn(desk.act("next_alarm"))
+
     # --- the way out, and who acts ---
 
     def do_quit(self) -> None:
@@ -120,13 +129,14 @@ class Looking:
 
     def do_mouse(self) -> None:
         """Take clicks, or leave them to the terminal."""
-        self._mouse = not self._mouse
-        self._desk.shell.take_mouse(self._mouse)
-        self._desk.say(
-            "clicks select and the wheel moves; hold shift to select text"
-            if self._mouse
-            else "clicks are the terminal's own again"
-        )
+        self.use_mouse(not self._mouse)
+        on = "clicks select and the wheel moves; hold shift to select text"
+        self._desk.say(on if self._mouse else "clicks are the terminal's own again")
+
+    def use_mouse(self, on: bool) -> None:
+        """Have clicks reported, or not."""
+        self._mouse = on
+        self._desk.shell.take_mouse(on)
 
     # --- copies ---
 

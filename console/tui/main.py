@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.errors import QuarterdeckError, UsageError
 
 if TYPE_CHECKING:
+    from console.tui.keymap import Keymap
     from console.tui.source import Source
+    from console.tui.themes import Themes
 
 _ENVIRONMENT = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_FPS": "20", "TEXTUAL_SMOOTH_SCROLL": "0"}
 _LIMITED_TERMINALS = frozenset({"linux", "vt100", "vt220", "ansi"})
@@ -19,14 +22,38 @@ _NO_TERMINALS = frozenset({"", "dumb", "unknown"})
 CRASHED = 7
 
 
+@dataclass(frozen=True)
+class Look:
+    """How the console looks and listens, as the command line asks for it.
+
+    Attributes:
+        theme: by name, None for the default; ascii: nothing beyond ASCII; otherwise locale and terminal decide.
+        mouse: take clicks; read_only: attend without the watch, and refuse the keys that act on the run.
+        keys: a file with other keys; notify: the terminal's notifications beside its bell.
+    """
+
+    theme: str | None = None
+    ascii: bool = False
+    mouse: bool = False
+    read_only: bool = False
+    keys: Path | None = None
+    notify: bool = False
+
+
+PLAIN_LOOK = Look()
+
+
+def check_look(look: Look) -> None:
+    """Before anything is started. Raises `UsageError` for no such theme, or a file of keys that does not fit."""
+    _theme(_themes(), look)
+    _keymap(look)
+
+
 def attach(
     target: Path | str,
     *,
     run_dir: Path | str | None = None,
-    theme: str | None = None,
-    ascii: bool = False,
-    mouse: bool = False,
-    read_only: bool = False,
+    look: Look = PLAIN_LOOK,
     leave_after: float | None = None,
     run_exit_code: bool = False,
     goodbye: bool = True,
@@ -49,28 +76,27 @@ def attach(
     if path.is_dir():
         from console.tui.opening import source_of_directory
 
-        source, notice = source_of_directory(path)
+        source, notice = source_of_directory(path, act=not look.read_only)
     else:
         from console.tui.live import LiveSource
 
         if ready is None and not path.exists():
             raise UsageError(f"{path}: no such socket or run directory; `quarterdeck runs` lists the live ones")
-        source = LiveSource(str(path), local=run_dir is not None, ready=ready)
+        source = LiveSource(str(path), local=run_dir is not None, ready=ready, act=not look.read_only)
     require_terminal()
     return run_console(
-        source, theme=theme, ascii=ascii, mouse=mouse, read_only=read_only, leave_after=leave_after,
-        run_exit_code=run_exit_code, notice=notice, goodbye=goodbye,
-    )  # fmt: skip
+        source, look, leave_after=leave_after, run_exit_code=run_exit_code, notice=notice, goodbye=goodbye
+    )
 
 
-def replay(
-    run_dir: Path | str,
-    speed: float | None = None,
-    *,
-    theme: str | None = None,
-    ascii: bool = False,
-    mouse: bool = False,
-) -> int:
+def choose(look: Look = PLAIN_LOOK) -> int:
+    """Open the console on the list of runs. Raises `UsageError`: no terminal, or no such theme."""
+    from console.tui.empty import EmptySource
+
+    return run_console(EmptySource(), look)
+
+
+def replay(run_dir: Path | str, speed: float | None = None, *, look: Look = PLAIN_LOOK) -> int:
     """Play a recording from its start. `speed`: 0.25 to 64, 0 for as fast as it goes, None for a watchable one.
 
     Raises:
@@ -83,16 +109,13 @@ def replay(
     from console.tui.replay import ReplaySource
 
     source = ReplaySource(record, speed)
-    return run_console(source, theme=theme, ascii=ascii, mouse=mouse, notice=notice_of(source))
+    return run_console(source, look, notice=notice_of(source))
 
 
 def run_console(
     source: Source,
+    look: Look = PLAIN_LOOK,
     *,
-    theme: str | None = None,
-    ascii: bool = False,
-    mouse: bool = False,
-    read_only: bool = False,
     leave_after: float | None = None,
     run_exit_code: bool = False,
     notice: str = "",
@@ -101,7 +124,6 @@ def run_console(
     """Run the console on a source until it is left.
 
     Args:
-        ascii: nothing beyond ASCII; otherwise locale and terminal decide.
         leave_after: seconds after the run's end at which the console closes by itself, None for never.
         run_exit_code: return the run's own exit code when it ended.
         notice: shown in place of the keys at first.
@@ -111,20 +133,14 @@ def run_console(
         0 when the operator left, 143 after SIGTERM, 7 after a crash of the console.
 
     Raises:
-        UsageError: no terminal to paint on, or no such theme.
+        UsageError: no terminal to paint on, no such theme, or a file of keys that does not fit.
     """
     require_terminal(instead="")
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-
-    from console.resources import themes_dir
-    from console.tui.themes import DEFAULT_THEME, Themes
-
-    themes = Themes(themes_dir())
-    chosen = theme or ("mono" if os.environ.get("NO_COLOR") and "mono" in themes.loaded else DEFAULT_THEME)
-    if chosen not in themes.loaded:
-        failed = [line for line in themes.failed if f"{chosen}." in line]
-        raise UsageError(failed[0] if failed else f"no theme {chosen!r}: there are {', '.join(sorted(themes.loaded))}")
+    themes = _themes()
+    theme = _theme(themes, look)
+    keymap, trouble = _keymap(look)
 
     # Mono and a chosen theme are the answer to NO_COLOR. Textual's own is a filter over the theme's colours, and it
     # makes the terminal's default colours black on black.
@@ -132,8 +148,11 @@ def run_console(
     from console.tui.app import ConsoleApp
     from console.tui.farewell import farewell
 
-    app = ConsoleApp(source, themes, chosen, ascii or ascii_only(), read_only, leave_after, notice)
-    app.run(mouse=mouse)
+    app = ConsoleApp(
+        source, themes, theme, look.ascii or ascii_only(), look.read_only, leave_after,
+        notice="; ".join(x for x in (notice, trouble) if x), keymap=keymap, notify=look.notify, mouse=look.mouse,
+    )  # fmt: skip
+    app.run(mouse=False)
     failure = getattr(source, "failure", None)
     if isinstance(failure, QuarterdeckError):
         raise failure
@@ -141,12 +160,47 @@ def run_console(
         return CRASHED
     code = app.return_code or 0
     if code == 0:
-        text = farewell(source) if goodbye else ""
+        left = app.last_run()
+        text = farewell(left) if goodbye else ""
         if text:
             sys.stdout.write(f"{text}\n")
-        if run_exit_code and source.view.state.exit_code is not None:
-            return source.view.state.exit_code
+        if run_exit_code and left.view.state.run_id == source.view.state.run_id:
+            return left.view.state.exit_code or 0
     return code
+
+
+def _themes() -> Themes:
+    from console.resources import themes_dir
+    from console.tui.keymap import user_config_dir
+    from console.tui.themes import Themes
+
+    return Themes(themes_dir(), user_config_dir() / "themes")
+
+
+def _theme(themes: Themes, look: Look) -> str:
+    from console.tui.themes import DEFAULT_THEME
+
+    mono = os.environ.get("NO_COLOR") and "mono" in themes.loaded
+    chosen = look.theme or ("mono" if mono else DEFAULT_THEME)
+    if chosen not in themes.loaded:
+        failed = [line for line in themes.failed if f"{chosen}." in line]
+        raise UsageError(failed[0] if failed else f"no theme {chosen!r}: there are {', '.join(sorted(themes.loaded))}")
+    return chosen
+
+
+def _keymap(look: Look) -> tuple[Keymap, str]:
+    """The keys, and what is wrong with the user's own file of them, which is left aside then."""
+    from console.tui.keymap import keymap_of, load_keymap, user_keys_file
+
+    if look.keys is not None:
+        return load_keymap(look.keys), ""
+    path = user_keys_file()
+    if not path.is_file():
+        return keymap_of(), ""
+    try:
+        return load_keymap(path), ""
+    except UsageError as error:
+        return keymap_of(), f"{error}; the default keys are used"
 
 
 def require_terminal(instead: str = "use --headless or --plain") -> None:

@@ -36,8 +36,11 @@ def notice_of(source: ReplaySource) -> str:
     return "; ".join(part for part in (record.coarse, later if newer else "", source.missing()) if part)
 
 
-def source_of_directory(path: Path) -> tuple[Source, str]:
-    """What to show of the run in a directory, and a notice about it. Raises `RecordingError`."""
+def source_of_directory(path: Path, act: bool = True) -> tuple[Source, str]:
+    """What to show of the run in a directory, and a notice about it. Raises `RecordingError`.
+
+    `act`: attend as one who may act on the run; without it, it is only looked at.
+    """
     record = open_record(path)
     view = record.view_at_end()
     state = view.state
@@ -45,7 +48,7 @@ def source_of_directory(path: Path) -> tuple[Source, str]:
     if not over and state.socket and not engine_gone(state.pid):
         from console.tui.live import LiveSource
 
-        return LiveSource(state.socket, state.run_id, view), ""
+        return LiveSource(state.socket, state.run_id, view, act=act), ""
     from console.tui.replay import ReplaySource
 
     source = ReplaySource(record, at_end=True)

@@ -136,7 +136,7 @@ class RunsPage(Page):
             return
         name = sanitize(run.name or run.run_id, limit=60)
         self.desk.say(f"opening {name} ...", seconds=None)
-        source, notice = await asyncio.to_thread(source_of_directory, Path(run.run_dir))
+        source, notice = await asyncio.to_thread(source_of_directory, Path(run.run_dir), act=not self.desk.read_only)
         self.desk.shell.switch(source)
         self.desk.say(notice or f"this is {name}", "limit" if notice else "")
 
