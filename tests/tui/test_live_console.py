@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -11,13 +12,10 @@ import pytest
 from small_engine import SmallEngine
 
 from console.control.client import author
-from console.control.commands import COMMANDS
 from console.journal import events as ev
 from console.resources import themes_dir
 from console.tui import live
-from console.tui.actions import ACTIONS, available, help_entries, key_labels
 from console.tui.app import ConsoleApp
-from console.tui.controller import Controller
 from console.tui.farewell import farewell
 from console.tui.live import LiveSource
 from console.tui.themes import Themes
@@ -40,7 +38,7 @@ async def engine(tmp_path: Path) -> AsyncIterator[SmallEngine]:
                 append(ev.TrialPhase(step=1, group=group, trial=trial, phase="agent"))
         at = {"step": 1, "group": 1, "trial": 1}
         append(ev.TrialFinished(**at, outcome="infrastructure", cause="sandbox", exception="BoxError", retryable=True))
-        append(ev.TrialHeld(**at, deadline=4e9))
+        append(ev.TrialHeld(**at, deadline=time.time() + 500))
         yield small
         await small.close()
 
@@ -148,7 +146,7 @@ async def test_stop_after_step_is_a_latch(new_app, engine: SmallEngine, screen_l
         await until(pilot, lambda: "the run stops after step 1 · s takes it back" in screen_lines(app)[-1])
         assert " STOPPING AFTER STEP " in shown(app, screen_lines)
         assert farewell(app.source) == f"the run stops after step 1 (asked for by {author()}): quarterdeck attach run-1"
-        await pilot.press("o")  # any key takes the notice away: the key itself says it now
+        await pilot.press("j")  # any key takes the notice away: the key itself says it now
         assert "s take stop back" in shown(app, screen_lines)
         await pilot.press("s")
         await until(pilot, lambda: " LIVE " in shown(app, screen_lines))
@@ -290,7 +288,7 @@ async def test_why_a_run_did_not_complete_is_read_whole(
 
 @pytest.mark.parametrize(("more", "others", "says"), [
     (0, 0, " 1 alarm  g2/t2 BoxError held: stops in "),
-    (7, 2, " 4 alarms  g2/t2 BoxError +7 held: stops in "),
+    (7, 2, " 4 alarms  g2/t2 BoxError held: stops in "),
 ])  # fmt: skip
 async def test_the_countdown_and_the_keys_fit_at_80_columns(
     new_app, engine: SmallEngine, screen_lines, more: int, others: int, says: str
@@ -301,7 +299,7 @@ async def test_the_countdown_and_the_keys_fit_at_80_columns(
     for trial in range(more):
         at = {"step": 1, "group": 2, "trial": trial}
         append(ev.TrialFinished(**at, outcome="infrastructure", cause="runner", exception="RunnerLostError" * 3))
-        append(ev.TrialHeld(**at, deadline=4.1e9))
+        append(ev.TrialHeld(**at, deadline=time.time() + 600))
     for group in (1, 2):
         append(ev.AlarmOpened(key=f"held.g{group + 1}", level="critical", text="held"))
     for i in range(others):
@@ -314,33 +312,3 @@ async def test_the_countdown_and_the_keys_fit_at_80_columns(
         app.source.view.state.groups[1].trials[1].exception = "AVeryLongNameOfAnExceptionThatIsCutError"
         row = shown(app, screen_lines).split("\n")[2]
     assert "stops in " in row and "r retry  x cancel" in row and len(row) == 80
-
-
-# --- the registry ----------------------------------------
-
-
-def test_keys_and_ids_are_unique() -> None:
-    keys = [key for action in ACTIONS for key in action.keys]
-    assert len(keys) == len(set(keys))
-    assert len({a.id for a in ACTIONS}) == len(ACTIONS)
-
-
-def test_every_action_has_a_handler_and_every_handler_an_action() -> None:
-    handlers = {name.removeprefix("do_") for name in vars(Controller) if name.startswith("do_")}
-    assert handlers == {action.id for action in ACTIONS}
-
-
-def test_every_command_can_be_reached_and_destructive_ones_ask() -> None:
-    reached = {action.command for action in ACTIONS if action.command} | {"stop_now"}  # through ctrl+c
-    assert reached == set(COMMANDS)
-    assert all(action.confirm == COMMANDS[action.command].destructive for action in ACTIONS if action.command)
-
-
-@pytest.mark.parametrize("mode", ["live", "replay"])
-def test_help_lists_exactly_what_can_be_done(mode: str) -> None:
-    expected = [(a.key, a.help) for a in ACTIONS if available(a, mode, False, False)]
-    assert help_entries(mode, False, False) == expected
-    labels = {key for key, _ in key_labels(mode, False, False)}
-    assert labels <= {key for key, _ in expected}
-    if mode == "replay":
-        assert not any(a.kind == "command" for a in ACTIONS if (a.key, a.help) in expected)
