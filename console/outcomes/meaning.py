@@ -119,7 +119,7 @@ def policy_meaning(outcome: str, on_failure: str, retryable: bool) -> str:
     ends = f"the run ends with exit code {code}" if code is not None else "the run ends"
     if on_failure == "hold":
         able = "retry it or cancel its group" if retryable else "cancel its group; it cannot be tried again"
-        return f"held: the operator may {able}; when nobody does in time, {ends}"
+        return f"the operator may {able}; when nobody does in time, {ends}"
     if on_failure == "retry" and retryable:
         return f"tried again while tries are left; after the last one {ends}"
     return ends

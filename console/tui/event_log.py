@@ -7,13 +7,26 @@ them and go to what they name. Memory is bounded; what is older than the log is 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Protocol
 
 from console.journal import events as ev
 from console.state.model import EventLine, RunState
+from console.state.reduce import RunView, apply
 
 KEPT = 20_000
+EVENTS_READ = 250_000
+_WITHOUT_LINE = frozenset(
+    {ev.TrialTurn, ev.TrialPhase, ev.CaptureStats, ev.SandboxStats, ev.HostStats, ev.GroupStarted, ev.Snapshot}
+)
+"""Events that come in great numbers and never have a line; nothing of the others' lines depends on them."""
+
+
+class Events(Protocol):
+    """A journal, on disk or in memory."""
+
+    def events(self, after_seq: int = 0, until_seq: int | None = None) -> Iterator[ev.Event]:
+        """Events with `after_seq < seq <= until_seq`, in order."""
 
 
 class Entry(NamedTuple):
@@ -106,3 +119,33 @@ def _target(event: ev.Event, state: RunState) -> tuple[int | None, int | None]:
         group, trial = args.get("group"), args.get("trial")
         return (group if isinstance(group, int) else None), (trial if isinstance(trial, int) else None)
     return _index(event, "group"), _index(event, "trial")
+
+
+class Read(NamedTuple):
+    """Entries read from a journal; `after`: events up to this one were not read, 0 for all; `last`: the last one."""
+
+    entries: list[Entry]
+    after: int
+    last: int
+
+
+def read_entries(journal: Events, until: int) -> Read:
+    """The entries of a journal up to event `until`. Reads at most `EVENTS_READ` events: not for an event loop.
+
+    Raises `RecordingError` when it cannot be read.
+    """
+    after = max(0, until - EVENTS_READ)
+    view, found, last = RunView(), deque[Entry](maxlen=KEPT), after
+    first_health = after > 0
+    for event in journal.events(after, until):
+        last = event.seq
+        if type(event) in _WITHOUT_LINE:
+            continue
+        before = view.state.lines[-1] if view.state.lines else None
+        apply(view, event)
+        line = view.state.lines[-1] if view.state.lines else None
+        if first_health and isinstance(event, ev.GatewayHealth):
+            first_health = False  # what came before is not known, so it may be no change at all
+        elif line is not None and line is not before:
+            found.append(entry_of(event, line, view.state))
+    return Read(list(found), after, last)

@@ -37,7 +37,8 @@ class Feed:
     Attributes:
         text: what is read; note: what the answers said; error: why the last question had no answer, empty when it had.
         asked: questions that were answered; over: nothing more will come; more: there is more already.
-        calls: captured calls of the try; call: the one whose tokens these are, -1 for none yet.
+        tried: which try the answer was about; calls: captured calls of it.
+        call: the one whose tokens these are, -1 for none yet.
         newest: of kind tokens: shows the last call, and the next one when there is one.
         table: of kind tokens: as a table.
     """
@@ -46,7 +47,7 @@ class Feed:
         self.kind, self.target, self._marks = kind, target, marks
         self.text = LongText(follow=kind in _FOLLOWED)
         self.note = self.error = ""
-        self.asked = self.calls = 0
+        self.asked = self.calls = self.tried = 0
         self.over = self.more = False
         self.call, self.newest, self.table = -1, True, False
         self.tokens: list[Token] = []
@@ -88,11 +89,12 @@ class Feed:
     def take(self, ask: Ask, content: Content, lines: Sequence[Line], now: float, ended: bool) -> None:
         """Add an answer. `ended`: the try itself is over, so no further call will come."""
         self.error, self._failures = "", 0
-        self._due = now + POLL_SECONDS
+        self._due = now + (0.0 if content.more else POLL_SECONDS)
         if ask.cursor != self._cursor or ask.call != self._wanted:
+            self._due = now
             return  # the operator turned to another call meanwhile
         self.asked += 1
-        self.note, self.calls = content.note, content.calls
+        self.note, self.calls, self.tried = content.note, content.calls, content.try_
         self._cursor, self.more = content.cursor, content.more
         if self.kind != "tokens":
             self.text.append(lines)

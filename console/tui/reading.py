@@ -10,9 +10,10 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
-from rich.cells import cell_len, get_character_cell_size
+from rich.cells import cell_len
 
-from console.tui.text import Line, Span, plain
+from console.tui.spans import cut_line, highlight, wrap_line
+from console.tui.text import Line, fit, plain, restyle
 
 KEPT = 20_000
 """Lines that are kept; the oldest are let go first."""
@@ -28,6 +29,7 @@ class LongText:
     Attributes:
         follow: the window stays at the end as the text grows; wrap: long lines go on in the next row.
         first: number of the first line that is still kept: so many were let go.
+        chosen: number of the line that is selected, None when lines are only read.
         version: changes with everything that a window shows.
     """
 
@@ -44,6 +46,7 @@ class LongText:
         self._needle = ""
         self._matches: list[int] = []
         self._here = -1
+        self.chosen: int | None = None
 
     # --- the text ---
 
@@ -119,8 +122,10 @@ class LongText:
         self._settle()
         out: list[Line] = []
         number, skip = self._top, self._row
+        chosen = self.total - 1 if self.follow and self.chosen is not None else self.chosen
         while len(out) < self._rows and number < self.total:
-            out += self._shown(number)[skip:]
+            found = self._shown(number)[skip:]
+            out += [restyle(fit(row, cells), "selected") for row in found] if number == chosen else found
             number, skip = number + 1, 0
         return out[: self._rows]
 
@@ -144,6 +149,23 @@ class LongText:
         self._move(rows)
         self.version += 1
 
+    def choose(self, number: int) -> None:
+        """Select a line, and bring it into the window; stops following."""
+        self.stand()
+        self.chosen = number = max(self.first, min(number, self.total - 1))
+        first, last = self.span
+        if number <= first - 1:
+            self._top, self._row = number, 0
+        elif number >= last - 1:
+            self._top, self._row = number, self._height(number) if self._lines else 0
+            self._move(-self._rows)
+        self.version += 1
+
+    @property
+    def rows(self) -> int:
+        """Rows of the window."""
+        return self._rows
+
     def page(self, pages: int) -> None:
         """So many windows up or down, one row less each, so that a row is seen twice."""
         self.scroll(pages * max(1, self._rows - 1))
@@ -164,6 +186,8 @@ class LongText:
         if self.follow:
             self._settle()
             self.follow, self._seen = False, self.total
+            if self.chosen is not None:
+                self.chosen = max(self.first, self.total - 1)
 
     def toggle_follow(self) -> None:
         """Follow, or stand still."""
@@ -298,125 +322,3 @@ class LongText:
     def text(self) -> str:
         """Everything that is kept, as plain text."""
         return "\n".join(plain(spans).rstrip() for spans in self._lines)
-
-
-# --- lines ---
-
-
-def wrap_line(spans: Line, cells: int) -> list[Line]:
-    """A line in rows of at most `cells`, broken after a space where there is one in the last third."""
-    text = plain(spans)
-    if cells <= 0 or (text.isascii() and len(text) <= cells) or (not text.isascii() and cell_len(text) <= cells):
-        return [spans]
-    return _split(spans, _breaks(text, cells))
-
-
-def _breaks(text: str, cells: int) -> list[int]:
-    """Where rows end, as offsets into `text`, the last one its length."""
-    out: list[int] = []
-    start, size = 0, len(text)
-    narrow = text.isascii()
-    while True:
-        end = min(size, start + cells) if narrow else _fits(text, start, cells)
-        if end >= size:
-            return [*out, size]
-        space = text.rfind(" ", start + cells * 2 // 3, end)
-        if space > start:
-            end = space + 1
-        out.append(end)
-        start = end
-
-
-def _fits(text: str, start: int, cells: int) -> int:
-    """The end of what fits into `cells` from `start` on; at least one character, with the marks that belong to it."""
-    left, at = cells, start
-    while at < len(text):
-        size = get_character_cell_size(text[at])
-        if size > left and at > start:
-            break
-        left -= size
-        at += 1
-    return at
-
-
-def _split(spans: Line, ends: Sequence[int]) -> list[Line]:
-    """The line cut at `ends`."""
-    rows: list[Line] = []
-    row: list[Span] = []
-    at, wanted = 0, iter(ends)
-    end = next(wanted)
-    for text, role in spans:
-        start = 0
-        while at + len(text) - start > end:
-            part = text[start : start + end - at]
-            if part:
-                row.append(Span(part, role))
-            rows.append(tuple(row))
-            row, start, at = [], start + len(part), end
-            end = next(wanted)
-        if start < len(text):
-            row.append(Span(text[start:], role))
-        at += len(text) - start
-    return [*rows, tuple(row)]
-
-
-def cut_line(spans: Line, left: int, cells: int) -> Line:
-    """The part of a line from cell `left` on, at most `cells` wide; a wide character at the edge goes as a whole."""
-    out: list[Span] = []
-    skip, room = left, cells
-    for text, role in spans:
-        if room <= 0:
-            break
-        if text.isascii():
-            part = text[skip : skip + room]
-            skip = max(0, skip - len(text))
-            room -= len(part)
-        else:
-            chars: list[str] = []
-            for char in text:
-                size = get_character_cell_size(char)
-                if skip > 0:
-                    skip -= size
-                    continue
-                if size > room:
-                    room = 0
-                    break
-                chars.append(char)
-                room -= size
-            part = "".join(chars)
-        if part:
-            out.append(Span(part, role))
-    return tuple(out)
-
-
-def highlight(spans: Line, needle: str, role: str) -> Line:
-    """The line with every place of `needle` (casefolded) in `role`."""
-    text = plain(spans)
-    folded = text.casefold()
-    if len(folded) != len(text):  # a letter that folds into two: the whole line is the place
-        return tuple(Span(s.text, role) for s in spans)
-    marks: list[tuple[int, int]] = []
-    at = folded.find(needle)
-    while at >= 0:
-        marks.append((at, at + len(needle)))
-        at = folded.find(needle, at + len(needle))
-    out: list[Span] = []
-    start, queue = 0, iter(marks)
-    mark = next(queue, None)
-    for piece, own in spans:
-        end = start + len(piece)
-        at = start
-        while mark is not None and mark[0] < end:
-            low, high = max(mark[0], at), min(mark[1], end)
-            if low > at:
-                out.append(Span(piece[at - start : low - start], own))
-            if high > low:
-                out.append(Span(piece[low - start : high - start], role))
-            at = high
-            if mark[1] > end:
-                break
-            mark = next(queue, None)
-        if at < end:
-            out.append(Span(piece[at - start :], own))
-        start = end
-    return tuple(out)

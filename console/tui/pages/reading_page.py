@@ -52,6 +52,18 @@ class ReadingPage(Page):
         """To the end."""
         self.text.to_last()
 
+    def do_left(self) -> None:
+        """To the left in long lines that are cut."""
+        self.sideways(-1)
+
+    def do_right(self) -> None:
+        """To the right in long lines that are cut."""
+        self.sideways(1)
+
+    def sideways(self, by: int) -> None:
+        """To the left or right."""
+        self.text.shift(by)
+
     def do_follow(self) -> None:
         """Follow the end, or stand still."""
         self.text.toggle_follow()
@@ -93,14 +105,14 @@ class ReadingPage(Page):
         if self.text.needle:
             self.text.search("")
         else:
-            self.desk.do_back()
+            self.desk.back()
 
     def yank_text(self) -> str:
         """What is in the window, as plain text."""
         return "\n".join(plain(row).rstrip() for row in self.shown)
 
-    def position(self) -> str:
-        """Where the window stands, in a few words."""
+    def position(self, grows: bool = True) -> str:
+        """Where the window stands, in a few words; of a text that grows, whether it is followed."""
         text = self.text
         parts = []
         if text.needle:
@@ -111,8 +123,10 @@ class ReadingPage(Page):
             parts.append(f"{first}-{last} of {text.total}")
         if text.left:
             parts.append(f"column {text.left + 1}")
-        if text.follow:
+        if not grows:
+            pass
+        elif text.follow:
             parts.append("follows")
-        elif text.new:
-            parts.append(f"stands still, {text.new} new")
+        else:
+            parts.append(f"stands still, {text.new} new" if text.new else "stands still")
         return ", ".join(parts)

@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from console.outcomes.classes import SCORED
 from console.outcomes.meaning import class_meaning, policy_meaning, rule_meaning
 from console.state.lines import trial_name
-from console.state.model import TrialState
+from console.state.model import TrialBrief, TrialState
 from console.state.sanitize import sanitize
 from console.tui.event_log import Entry
 from console.tui.glyphs import SIGNS, kind_of, sign_text
 from console.tui.picture import Scene
-from console.tui.text import Line, Span, clock, count, fit, line, number, short_time
+from console.tui.text import Line, Span, clock, count, fit, line, number, short_time, wrap
 
 _EVIDENCE_ROWS = 40
+_NAME = 10
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def head(scene: Scene, subject: Subject, cells: int) -> list[Line]:
         first.append(Span(f", {sanitize(trial.cause.replace('_', ' '), limit=40)}"))
     if trial.exception:
         first.append(Span(f" {sanitize(trial.exception, limit=60)}", "infra"))
-    if trial.phase not in ("done", "queued"):
+    if trial.phase not in ("done", "held", "queued"):
         age = "" if subject.gone else f" {clock(scene.now - trial.phase_since)}"
         first.append(Span(f"  {sanitize(trial.phase, limit=20)}{age}", "muted"))
     if trial.hold_deadline is not None and trial.phase == "held" and not subject.gone:
@@ -79,79 +80,78 @@ def duration(trial: TrialState, now: float) -> float | None:
     return (trial.finished if over and trial.finished is not None else now) - trial.started
 
 
-def why(scene: Scene, subject: Subject, entries: Sequence[Entry]) -> list[Line]:
-    """Why the outcome was given, what may become of it, what happened before. Rows are not wrapped yet."""
+def why(scene: Scene, subject: Subject, entries: Sequence[Entry], cells: int) -> list[Line]:
+    """Why the outcome was given, what may become of it, what happened before; rows of at most `cells`."""
     trial = subject.state
     if trial is None:
-        return [line("only the step that runs is known in detail"), *_happened(entries)]
+        return [*_row("", "only the step that runs is known in detail", cells), *_happened(entries, cells)]
     out: list[Line] = []
     if trial.outcome is None:
-        out.append(line(Span("no outcome yet", "bold"), f": the trial is in {sanitize(trial.phase, limit=20)}"))
+        out += _row("outcome", f"none yet: the trial is in {sanitize(trial.phase, limit=20)}", cells, "bold")
     else:
-        out += _outcome(scene, trial)
-    before = [
-        brief
-        for brief in scene.state.recent
-        if brief.name == trial_name(subject.group, subject.trial)
-        and brief.ts >= (scene.state.step_started or 0.0)
-        and brief.ts != trial.finished
-    ]
-    if before and not subject.gone:
+        out += _outcome(scene, trial, cells)
+    before = [] if subject.gone else _earlier_tries(scene, subject, trial)
+    if before:
         out += [(), line(Span("Earlier tries", "title"))]
-        for brief in before:
-            what = " ".join(x.replace("_", " ") for x in (brief.outcome, brief.cause) if x)
-            said = " ".join(sanitize(x, limit=80) for x in (what, brief.exception) if x)
-            out.append(line(Span(f"{moment(brief.ts)}  ", "muted"), Span(f"{said}, after {clock(brief.seconds)}")))
+    for brief in before:
+        what = " ".join(x.replace("_", " ") for x in (brief.outcome, brief.cause) if x)
+        said = " ".join(sanitize(x, limit=80) for x in (what, brief.exception) if x)
+        out += _row(moment(brief.ts), f"{said}, after {clock(brief.seconds)}", cells)
+    if trial.evidence:
+        out += [(), line(Span("Evidence", "title"))]
+        shown = sanitize(trial.evidence, keep_newlines=True).split("\n")[:_EVIDENCE_ROWS]
+        out += [row for text in shown for row in wrap(text, cells)]
+    out.append(())
     if trial.seconds:
         parts = [f"{sanitize(k, limit=20)} {short_time(v)}" for k, v in trial.seconds.items()]
-        out += [(), _row("seconds", ", ".join(parts))]
+        out += _row("seconds", ", ".join(parts), cells)
     if trial.trial_dir:
-        out.append(_row("files", sanitize(trial.trial_dir, limit=1000)))
-    return [*out, *_happened(entries)]
+        out += _row("files", sanitize(trial.trial_dir, limit=1000), cells)
+    return [*out, *_happened(entries, cells)]
 
 
-def _outcome(scene: Scene, trial: TrialState) -> list[Line]:
+def _earlier_tries(scene: Scene, subject: Subject, trial: TrialState) -> list[TrialBrief]:
+    name, begun = trial_name(subject.group, subject.trial), scene.state.step_started or 0.0
+    return [b for b in scene.state.recent if b.name == name and b.ts >= begun and b.ts != trial.finished]
+
+
+def _outcome(scene: Scene, trial: TrialState, cells: int) -> list[Line]:
     outcome = trial.outcome or ""
     words = sanitize(outcome.replace("_", " "), limit=40)
     cause = f", {sanitize(trial.cause.replace('_', ' '), limit=40)}" if trial.cause else ""
-    out = [_row("outcome", words + cause, "bold")]
+    out = _row("outcome", words + cause, cells, "bold")
     if meaning := class_meaning(outcome):
-        out.append(_row("", meaning))
-    rule = sanitize(trial.rule, limit=60)
-    if rule:
-        out.append(_row("rule", f"{rule}: {rule_meaning(trial.rule) or 'a rule that this version does not know'}"))
+        out += _row("", meaning, cells)
+    if trial.rule:
+        meaning = rule_meaning(trial.rule) or "a rule that this version does not know"
+        out += _row("rule", f"{sanitize(trial.rule, limit=60)}: {meaning}", cells)
     if trial.exception:
-        out.append(_row("exception", sanitize(trial.exception, limit=120)))
+        out += _row("exception", sanitize(trial.exception, limit=120), cells)
     if outcome in SCORED:
-        out.append(_row("scored", f"yes, reward {number(trial.reward)}"))
+        out += _row("scored", f"yes, reward {number(trial.reward)}", cells)
     else:
-        out.append(_row("scored", "no, it never trains"))
-        out.append(_row("retryable", "yes" if trial.retryable else "no"))
+        out += _row("scored", "no, it never trains", cells)
+        out += _row("retryable", "yes" if trial.retryable else "no", cells)
     policy = policy_meaning(outcome, scene.state.on_failure, trial.retryable)
-    out.append(_row("policy", f"{sanitize(scene.state.on_failure, limit=20)}: {policy}"))
+    out += _row("policy", f"{sanitize(scene.state.on_failure, limit=20)}: {policy}", cells)
     if trial.hold_deadline is not None and trial.phase == "held":
         left = clock(trial.hold_deadline - scene.now)
-        out.append(_row("held", f"the run stops in {left} unless it is retried or cancelled", "infra"))
-    if trial.evidence:
-        out += [(), line(Span("Evidence", "title"))]
-        out += [line(Span(row)) for row in sanitize(trial.evidence, keep_newlines=True).split("\n")[:_EVIDENCE_ROWS]]
+        out += _row("held", f"the run stops in {left} unless it is retried or cancelled", cells, "infra")
     return out
 
 
-def _happened(entries: Sequence[Entry]) -> list[Line]:
-    if not entries:
-        return []
-    rows = [
-        line(
-            Span(f"{moment(e.ts)}  ", "muted"), Span(sanitize(e.text, limit=400), "infra" if e.level == "error" else "")
-        )
-        for e in entries
-    ]
-    return [(), line(Span("What happened", "title")), *rows]
+def _happened(entries: Sequence[Entry], cells: int) -> list[Line]:
+    out: list[Line] = [(), line(Span("What happened", "title"))] if entries else []
+    for entry in entries:
+        role = "infra" if entry.level == "error" else ""
+        out += _row(moment(entry.ts), sanitize(entry.text, limit=400), cells, role)
+    return out
 
 
-def _row(name: str, value: str, role: str = "") -> Line:
-    return line(Span(f"{name:<10}", "muted"), Span(value, role))
+def _row(name: str, value: str, cells: int, role: str = "") -> list[Line]:
+    """A name and its value, which goes on beneath itself."""
+    first, *rest = wrap(value, max(10, cells - _NAME), role)
+    return [line(Span(f"{name:<{_NAME}}", "muted"), *first), *(line(" " * _NAME, *row) for row in rest)]
 
 
 def moment(ts: float) -> str:

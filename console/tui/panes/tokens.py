@@ -154,5 +154,5 @@ def summary(tokens: Sequence[Token], call: int, calls: int, more: bool) -> Line:
 def legend() -> Line:
     """What the attributes mean."""
     return line(
-        Span("p >= .5", LEVELS[0]), "  ", Span("p < .5", LEVELS[1]), "  ", Span("p < .1", LEVELS[2]),
+        Span("p>=.5", LEVELS[0]), " ", Span("<.5", LEVELS[1]), " ", Span("<.1", LEVELS[2]),
     )  # fmt: skip
