@@ -40,13 +40,26 @@ class Action:
         return bool(self.command) and COMMANDS[self.command].destructive
 
 
-def _engine(id: str, key: str, label: str, help: str, rank: int, command: str = "", named: str = "") -> Action:
-    return Action(id, (named or key,), key, label, help, "command", command or id, rank)
-
-
 _RUN = ("run",)
-_LISTS = ("run", "trial", "events", "alarms", "runs", "config", "metrics")
+_SELECTED = ("run", "trial")
+"""Pages that show which group or trial is selected: on others a key must not act on it."""
+_WATCHING = ("run", "trial", "events", "alarms", "metrics")
+_LISTS = ("run", "trial", "events", "alarms", "runs", "config", "metrics", "help")
 _TEXTS = ("trial", "events", "config")
+
+
+def _engine(
+    id: str,
+    key: str,
+    label: str,
+    help: str,
+    rank: int,
+    command: str = "",
+    named: str = "",
+    pages: tuple[str, ...] = _WATCHING,
+) -> Action:
+    return Action(id, (named or key,), key, label, help, "command", command or id, rank, pages)
+
 
 ACTIONS: tuple[Action, ...] = (
     # --- everywhere ---
@@ -58,16 +71,19 @@ ACTIONS: tuple[Action, ...] = (
     Action("quit", ("q", "ctrl+q"), "q", "quit", "close the console; a run is never stopped by it", rank=2),
     Action("interrupt", ("ctrl+c",), "^c", "", "choose: detach, stop after the step, stop now", rank=60),
     # --- orders to the engine ---
-    _engine("cancel_group", "x", "cancel", "cancel the selected group, or the marked ones", 10),
-    _engine("cancel_trial", "X", "cancel trial", "cancel the selected trial", 32),
-    _engine("retry", "r", "retry", "try the selected trial's, or its group's, infrastructure failures again", 11),
+    _engine("cancel_group", "x", "cancel", "cancel the selected group, or the marked ones", 10,
+            pages=_SELECTED),
+    _engine("cancel_trial", "X", "cancel trial", "cancel the selected trial", 32, pages=_SELECTED),
+    _engine("retry", "r", "retry", "try the selected trial's, or its group's, infrastructure failures again", 11,
+            pages=_SELECTED),
     _engine("retry_all", "R", "retry all", "try all infrastructure failures that wait again", 31, "retry"),
-    _engine("stop_after_step", "s", "stop after step", "stop when the current step is trained and saved; again to "
+    _engine("stop_after_step", "s", "stop after", "stop when the current step is trained and saved; again to "
             "take it back", 12),
     _engine("pause", "p", "pause", "begin no new trial, those under way go on; again to go on", 13),
     _engine("checkpoint", "C", "", "save a checkpoint: at once during a rollout, else after the step", 40),
     _engine("tune", "=", "", "change parallelism, hold time-out, tries or budgets", 41, "set", "equals_sign"),
-    _engine("quarantine", "Q", "", "leave the selected group's task out of new batches; again to take it in", 42),
+    _engine("quarantine", "Q", "", "leave the selected group's task out of new batches; again to take it in", 42,
+            pages=_SELECTED),
     _engine("ack", "a", "ack", "acknowledge the selected alarm, else the most urgent one", 14),
     _engine("ack_all", "A", "", "acknowledge all alarms", 43, "ack"),
     _engine("shelve", "h", "", "silence the selected alarm, else the most urgent one, for a while", 44),
@@ -83,7 +99,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("page_alarms", ("f6", "L"), "L", "", "alarms: open, acknowledged, shelved", rank=61),
     Action("page_config", ("f7", "i"), "i", "", "what the run was started with", rank=61),
     Action("page_runs", ("f8", "u"), "u", "", "live and recorded runs", rank=61),
-    Action("open", ("enter",), "enter", "open", "what is selected", rank=5, pages=("run", "alarms", "events", "runs",
+    Action("open", ("enter",), "enter", "open", "what is selected", rank=18, pages=("run", "alarms", "events", "runs",
            "metrics", "scrub")),
     Action("transcript", ("t",), "t", "", "the trial's transcript", rank=62, pages=("run", "trial")),
     Action("verifier", ("v",), "v", "", "the trial's verifier output", rank=62, pages=("run", "trial")),

@@ -86,12 +86,16 @@ class CommandLine:
         elif chosen.startswith("theme "):
             self._theme(chosen.removeprefix("theme "))
         else:
-            await desk.act(chosen)
+            await desk.act(chosen, by_name=True)
 
     def actions(self) -> list[Action]:
         """Actions that can be chosen here now, those of moving and the palette itself left out."""
         desk = self._desk
-        return [a for a in desk.keymap.actions if desk.available(a) and a.id not in _NOT_LISTED]
+        return [a for a in desk.keymap.actions if self._can(a) and a.id not in _NOT_LISTED]
+
+    def _can(self, action: Action) -> bool:
+        desk = self._desk
+        return desk.available(action) or (action.kind == "command" and not desk.why_not(action))
 
     # --- what is typed ---
 
@@ -115,7 +119,7 @@ class CommandLine:
         if id in desk.keymap.by_id:
             if rest:
                 raise UsageError(f":{name} takes nothing after it")
-            await desk.act(id)
+            await desk.act(id, by_name=True)
             return
         if name in PAGES:
             desk.show(name)
@@ -130,7 +134,7 @@ class CommandLine:
         return f": did you mean {', '.join(f':{one}' for one in close)}?" if close else "; tab lists them"
 
     def _names(self) -> list[str]:
-        actions = [_dashed(a.id) for a in self._desk.keymap.actions if self._desk.available(a)]
+        actions = [_dashed(a.id) for a in self._desk.keymap.actions if self._can(a)]
         typed = [name for name, one in self.typed.items() if self._why_not(one) == ""]
         return sorted({*typed, *actions, *PAGES, "q"})
 

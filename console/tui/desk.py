@@ -301,14 +301,17 @@ class Desk:
             return len(self.source.presence) > 1 or not self.source.acts
         return True
 
-    async def act(self, action_id: str) -> None:
-        """Do the action, or say why it cannot be done here."""
+    async def act(self, action_id: str, by_name: bool = False) -> None:
+        """Do the action, or say why it cannot be done here.
+
+        `by_name`: the operator named it, so that it may be an order on a page that does not show what it is about.
+        """
         action = self.keymap[action_id]
         reason = self.why_not(action)
-        handler = self._handler(action_id, self.page) if self.is_here(action) else None
+        here = self.is_here(action) or (by_name and action.kind == "command")
+        handler = self._handler(action_id, self.page) if here else None
         if reason or handler is None:
-            name = action.key or action.id.replace("_", " ")
-            self.say(reason or f"{name} does nothing on this page", "limit")
+            self.say(reason or self._not_here(action), "limit")
             return
         self._message = ()
         try:
@@ -324,6 +327,14 @@ class Desk:
             await work
         except QuarterdeckError as error:
             self.say(str(error), "infra")
+
+    def _not_here(self, action: Action) -> str:
+        name = action.key or action.id.replace("_", " ")
+        if action.kind != "command":
+            return f"{name} does nothing on this page"
+        back = self.keymap.label("back")
+        label = action.label or action.id.replace("_", " ")
+        return f"{name} ({label}) works where the run is shown: {back} goes back"
 
     def _handler(self, action_id: str, page: Page) -> Handler | None:
         for owner in (page, *self._handlers):

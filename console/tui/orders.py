@@ -39,7 +39,7 @@ class Orders:
         """Ctrl+C."""
         desk = self._desk
         options = [("d", "leave" if desk.no_engine else "detach: leave, the run goes on", "detach")]
-        if desk.available(desk.keymap["stop_after_step"]):
+        if not desk.why_not(desk.keymap["stop_after_step"]):
             label = "take the stop after this step back" if desk.latched else "stop after this step"
             options += [("s", label, "stop_after_step"), ("c", "stop now: cancel every trial", "stop_now")]
         options.append(("b", "back", "back"))
