@@ -142,7 +142,7 @@ class CommandLine:
         """Lines that `text` may become."""
         name, space, rest = text.partition(" ")
         if not space:
-            return [one for one in self._names() if one.startswith(name)]
+            return [f"{one} " if one in self.typed else one for one in self._names() if one.startswith(name)]
         typed = self.typed.get(name)
         if typed is None:
             return []

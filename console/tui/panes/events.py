@@ -61,10 +61,10 @@ def key_line(scene: Scene, cells: int) -> Line:
     """The keys that matter now, or what the last action came to."""
     if scene.message:
         return fit((Span(" "), *scene.message), cells)
-    spans: list[Span] = [Span(" ")]
+    spans: list[Span] = []
     for key, label in scene.keys:
-        entry = [Span(key, "key"), Span(f" {label}  ", "muted")]
-        if width(spans) + width(entry) > cells + 1:
+        entry = [Span("  " if spans else " "), Span(key, "key"), Span(f" {label}", "muted")]
+        if width(spans) + width(entry) > cells:
             break
         spans += entry
     return fit(spans, cells)

@@ -76,8 +76,10 @@ class Finder(Dialog[str]):
     def _score(self, word: str, entry: tuple[str, str, str]) -> float:
         _, key, text = entry
         if word == key:
-            return 100.0
-        whole = 10.0 if word.lower() in text.lower() else 0.0
+            return 1000.0
+        name = text.partition(": ")[0].lower()
+        word = word.lower()
+        whole = 300.0 if name.startswith(word) else 200.0 if word in name else 100.0 if word in text.lower() else 0.0
         return whole + self._search.match(word, text)[0]
 
     def _given(self, text: str | None) -> None:
