@@ -98,7 +98,7 @@ def stack(values: list[float], rows: int, top: float, each: bool) -> list[int]:
     total = sum(values)
     if total <= 0 or top <= 0:
         return [0] * len(values)
-    height = max(1, min(rows, round(rows * total / top)))
+    height = max(1, round(rows * min(1.0, total / top)))
     exact = [height * v / total for v in values]
     found = [int(e) for e in exact]
     if each:

@@ -18,6 +18,7 @@ _RUNS_KEPT = 2
 _PICTURES_KEPT = 96
 _KNOWN_CLASSES = frozenset(str(c) for c in OutcomeClass)
 NAN = math.nan
+_LARGEST = 1e100
 
 
 class Key(NamedTuple):
@@ -196,7 +197,8 @@ def getter(id: str) -> Getter:
 
 
 def _finite(value: float | None) -> float:
-    return value if value is not None and math.isfinite(value) else NAN
+    """What can be drawn of a value: nothing of NaN and infinity, and no more than sums and ratios can bear."""
+    return max(-_LARGEST, min(value, _LARGEST)) if value is not None and math.isfinite(value) else NAN
 
 
 def _same(a: StepFinished, b: StepFinished) -> bool:

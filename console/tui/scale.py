@@ -15,7 +15,7 @@ Kind = Literal["number", "share", "count", "seconds"]
 
 _ROOMS = (10, 12, 15, 20, 25, 30, 40, 50, 60, 80)
 _SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
-_LARGEST = 1e290
+_LARGEST = 1e100
 
 
 class XScale(NamedTuple):
@@ -56,7 +56,7 @@ def x_scale(first: int, last: int, cells: int, fine: int, grows: bool) -> XScale
 
 
 def _room(span: int) -> int:
-    for small in (4, 5, 6, 8):
+    for small in (4, 5, 6, 8, 10):
         if span <= small:
             return small
     power: int = 10 ** (len(str(span)) - 2)
@@ -123,7 +123,7 @@ def y_scale(low: float, high: float, rows: int, kind: Kind = "number", floor: fl
 
 def log_scale(low: float, high: float, rows: int) -> YScale:
     """A logarithmic scale around the positive values `low` to `high`; it ends on 1, 2 or 5 times a power of ten."""
-    low, high = max(low, 1 / _LARGEST), min(high, _LARGEST)
+    low, high = (max(1 / _LARGEST, min(v, _LARGEST)) for v in (low, high))
     points = [
         m * 10.0**p for p in range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2) for m in (1, 2, 5)
     ]

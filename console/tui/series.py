@@ -42,7 +42,7 @@ class Figure:
         if value is None or not math.isfinite(value):
             return "--"
         match self.kind:
-            case "count":
+            case "count" if abs(value) < 1e15:
                 return count(value)
             case "seconds" if value < 1e9:
                 return short_time(value)

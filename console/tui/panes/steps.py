@@ -97,11 +97,7 @@ def reward_plot(scene: Scene, cells: int, rows: int) -> list[Line]:
 
 def reward_title(scene: Scene) -> tuple[str, str]:
     """Left and right part of the pane's title."""
-    rows = scene.view.history.rows
-    if not rows:
-        return "Reward  mean per step", ""
-    left, right = chart_title(columns_of(scene.view), CHART["reward"], _look(scene))
-    return left, f"{right}  {_change(rows, lambda r: r.reward_mean)}".strip()
+    return "Reward  mean", chart_title(columns_of(scene.view), CHART["reward"], _look(scene))[1]
 
 
 def loss_plot(scene: Scene, cells: int, rows: int) -> list[Line]:
