@@ -23,6 +23,7 @@ stand watch
   attach    open the console on a run; after a dropped line too
   ctl       act on a run from a script: cancel, retry, stop, status
   replay    play a recorded run through the same screen
+  export    write a run as JSON, CSV, SVG, text or an asciicast
 
 tools
   keys      the console's keys; checks a file with others
@@ -120,6 +121,12 @@ def _keys(argv: list[str]) -> int:
     return keys_main(argv)
 
 
+def _export(argv: list[str]) -> int:
+    from console.commands.export import export_main
+
+    return export_main(argv)
+
+
 def _gateway(argv: list[str]) -> int:
     from console.commands.gateway import gateway_main
 
@@ -133,6 +140,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "attach": _attach,
     "ctl": _ctl,
     "replay": _replay,
+    "export": _export,
     "keys": _keys,
     "gateway": _gateway,
 }

@@ -179,7 +179,7 @@ class ReplaySource:
         marks = self._line.marks
         try:
             self._look_for_more(now)
-            if self.playing and not self.at_end:
+            if self.playing and passed > 0 and not self.at_end:
                 self._advance(passed, now + BUDGET_SECONDS * (1 if self.speed > 0 else 2))
                 if self.at_end and self.view.state.status in _OVER:
                     self.playing = False
@@ -301,6 +301,10 @@ class ReplaySource:
     def seek_time(self, ts: float) -> None:
         """To the moment `ts`, Unix seconds: after the last event before it. Raises `RecordingError`."""
         self.seek(max(1, self.record.journal.seq_at(ts)))
+        self.seek_clock(ts)
+
+    def seek_clock(self, ts: float) -> None:
+        """The clock alone, between the last event and the next."""
         self._time = max(self._time, min(ts, self._pending.ts if self._pending is not None else self._time))
 
     def goto(self, text: str) -> None:

@@ -1,62 +1,100 @@
-"""Renders the console to SVG from a recording, without a terminal. The README's picture is made by this module:
+"""Renders the console from a recording, without a terminal: as SVG or as text.
 
-python -m console.tui.screenshot RUN_DIR themes/console.svg
+The README's picture is made by it: quarterdeck export RUN_DIR --format svg -o themes/console.svg
 """
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-import sys
-from pathlib import Path
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from console.errors import QuarterdeckError
+from console.errors import UsageError
+from console.tui.layout import MIN_HEIGHT, MIN_WIDTH
+
+if TYPE_CHECKING:
+    from console.records.run_dir import RunRecord
+    from console.tui.app import ConsoleApp
+    from console.tui.replay import ReplaySource
+
+MARKS_SECONDS = 60.0
+PLAYED_EVENTS = 400_000
+"""Up to so many events the moment is reached by playing, so that recent readings are all there; else by a seek."""
+PAGES_SHOWN = ("run", "metrics", "events", "alarms", "config")
+"""Pages that need no choice of the operator's."""
 
 
-async def render(
-    run_dir: Path | str,
-    width: int = 120,
-    height: int = 40,
-    theme: str = "dark",
-    seq: int | None = None,
-    ascii_only: bool = False,
-    title: str = "quarterdeck",
-) -> str:
-    """The screen after event `seq` (None: the end) as an SVG document. Raises `RecordingError`."""
+@dataclass(frozen=True)
+class Look:
+    """How the screen is made: cells, theme, ASCII only, and the id of the page."""
+
+    width: int = 120
+    height: int = 40
+    theme: str = "dark"
+    ascii_only: bool = False
+    page: str = "run"
+
+
+def checked_look(size: str, theme: str, ascii_only: bool, page: str) -> Look:
+    """The look that somebody wrote down. Raises `UsageError` for a size, theme or page that there is not."""
+    from console.resources import themes_dir
+    from console.tui.themes import Themes
+
+    width, _, height = size.lower().partition("x")
+    if not (width.isdigit() and height.isdigit() and len(size) <= 9):
+        raise UsageError(f"--size {size}: write columns and rows, as 120x40")
+    if not (MIN_WIDTH <= int(width) <= 500 and MIN_HEIGHT <= int(height) <= 200):
+        raise UsageError(f"--size {size}: from {MIN_WIDTH}x{MIN_HEIGHT} to 500x200")
+    known = sorted(Themes(themes_dir()).loaded)
+    if theme not in known:
+        raise UsageError(f"--theme {theme}: there are {', '.join(known)}")
+    pages = shown_pages()
+    if page not in pages:
+        raise UsageError(f"--page {page}: there are {', '.join(pages)}")
+    return Look(int(width), int(height), theme, ascii_only, page)
+
+
+def shown_pages() -> list[str]:
+    """Ids of the pages that can be rendered."""
+    from console.tui.pages import PAGES
+
+    return [page for page in PAGES_SHOWN if page in PAGES]
+
+
+@asynccontextmanager
+async def screen_at(record: RunRecord, look: Look, at: str = "end") -> AsyncIterator[tuple[ConsoleApp, ReplaySource]]:
+    """The app on a paused replay at the moment `at` (as ctrl+g takes it). Raises `UsageError`, `RecordingError`."""
     from console.resources import themes_dir
     from console.tui.app import ConsoleApp
-    from console.tui.opening import open_record
     from console.tui.replay import ReplaySource
     from console.tui.themes import Themes
 
-    source = ReplaySource(open_record(run_dir), speed=1.0, clock=lambda: 0.0)  # time stands still
-    last = source.record.journal.last_seq
-    app = ConsoleApp(source, Themes(themes_dir()), theme, ascii_only)
-    async with app.run_test(size=(width, height)) as pilot:
-        source.play_to(last if seq is None else min(seq, last))
+    source = ReplaySource(record, speed=1.0, clock=lambda: 0.0, seq=1)  # time stands still
+    source.read_marks(MARKS_SECONDS)
+    app = ConsoleApp(source, Themes(themes_dir()), look.theme, look.ascii_only)
+    async with app.run_test(size=(look.width, look.height)) as pilot:
+        source.goto(at)
+        seq, moment = source.view.state.seq, source.now()
+        if seq <= PLAYED_EVENTS:
+            source.jump(to_end=False)
+            source.play_to(seq)
+            source.seek_clock(moment)
+        app.desk.show(look.page)
         app.repaint()
         await pilot.pause()
+        yield app, source
+
+
+async def render(record: RunRecord, look: Look, at: str = "end", title: str = "quarterdeck") -> str:
+    """The screen as an SVG document."""
+    async with screen_at(record, look, at) as (app, _):
         return app.export_screenshot(title=title)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """The command. Exit code 0, or that of the error."""
-    parser = argparse.ArgumentParser(prog="python -m console.tui.screenshot", description="render the console to SVG")
-    parser.add_argument("run_dir", type=Path)
-    parser.add_argument("output", type=Path)
-    parser.add_argument("--size", default="120x40", help="cells, e.g. 80x24")
-    parser.add_argument("--theme", default="dark")
-    parser.add_argument("--seq", type=int, default=None, help="event to stop at (default: the last)")
-    args = parser.parse_args(argv)
-    width, _, height = args.size.partition("x")
-    try:
-        svg = asyncio.run(render(args.run_dir, int(width), int(height), args.theme, args.seq))
-    except QuarterdeckError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
-    args.output.write_text(svg, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+async def render_text(record: RunRecord, look: Look, at: str = "end") -> str:
+    """The screen as lines of text."""
+    async with screen_at(record, look, at) as (app, _):
+        strips = app.screen._compositor.render_strips()
+        lines = ("".join(segment.text for segment in strip).rstrip() for strip in strips)
+        return "\n".join(lines) + "\n"

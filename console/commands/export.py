@@ -1,0 +1,308 @@
+"""`quarterdeck export`: a run, or the screen at a moment of it, as a file."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from console.commands.parsing import Parser
+from console.errors import UsageError
+
+if TYPE_CHECKING:
+    from console.records.run_dir import RunRecord
+
+FORMATS = ("json", "csv", "svg", "cast", "txt")
+WHAT = {"json": ("view", "events"), "csv": ("steps", "trials", "events")}
+"""What can be had of a format, the default first."""
+_SUFFIXES = {".json": "json", ".jsonl": "json", ".csv": "csv", ".svg": "svg", ".cast": "cast", ".txt": "txt"}
+_PROGRESS_SECONDS = 0.5
+_EPILOG = """\
+formats:
+  json   --what view     state and step history at a moment, one object (the default)
+         --what events   the events as they are in the journal, one a line
+  csv    --what steps    one row a training step (the default)
+         --what trials   one row a trial: its last try, outcome, cause, reward, turns, tokens, seconds
+         --what events   one row an event, with the console's sentence about it
+  svg, txt               the screen at a moment, as a picture or as text
+  cast                   the console playing the run, for asciinema and its players (asciicast v2)
+
+moments (--at, --from):
+  14:01, 14:01:30        a time of day (local)          s12     the end of step 12
+  2026-11-29T14:01       a date and time                #4711   an event by its number
+  +5m, 50%               from the start; of the length  start, end
+
+examples:
+  quarterdeck export RUN --format csv --what trials -o trials.csv
+  quarterdeck export RUN --format json --what events | jq -r 'select(.type == "trial.finished") | .outcome' | sort | uniq -c
+  quarterdeck export RUN --format json --at s12 | jq .state.groups
+  quarterdeck export RUN -o screen.svg --at 14:01 --size 120x40 --theme light --page metrics
+  quarterdeck export RUN -o run.cast --speed 16 --size 100x30
+"""
+
+
+def export_main(argv: list[str]) -> int:
+    """Run `export`; the exit code."""
+    args = _parser().parse_args(argv)
+    kind = _format(args)
+    what = _what(args, kind)
+    _only(args, kind)
+    record = _open(args.run)
+    target = Path(args.output) if args.output not in (None, "-") else None
+    if target is None and args.output is None and kind in ("svg", "cast") and sys.stdout.isatty():
+        raise UsageError(f"--format {kind} is not for a terminal: name a file with -o, or -o - for standard output")
+    progress = _Progress(record.journal.last_seq)
+    with _sink(target, args.force) as sink:
+        match kind:
+            case "json" | "csv":
+                _tables(record, args, kind, what, sink.write, progress)
+            case "cast":
+                _cast(record, args, sink.write, progress)
+            case _:
+                _picture(record, args, kind, sink.write)
+    progress.end()
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        "export",
+        "Writes a run, or the screen at a moment of it, as a file. Runs that still run, were killed, or left only a "
+        "plain log directory of the cookbook can be exported too. Nothing is sent anywhere, and secrets are not in it.",
+        _EPILOG,
+    )
+    parser.add_argument("run", help="run directory, or run id, its start, or name")
+    parser.add_argument("--format", choices=FORMATS, help="by default what the name of the file says, else json")
+    parser.add_argument("--what", metavar="WHAT", help="json: view, events; csv: steps, trials, events")
+    parser.add_argument("-o", "--output", metavar="FILE", help="- (the default) is standard output")
+    parser.add_argument("--force", action="store_true", help="overwrite FILE")
+    parser.add_argument("--at", default="end", metavar="MOMENT", help="up to when, see below (default: end)")
+    screen = parser.add_argument_group("the screen (svg, txt, cast)")
+    screen.add_argument("--size", default="120x40", help="columns and rows (default: 120x40)")
+    screen.add_argument("--theme", default="dark", help="name of a theme (default: dark)")
+    screen.add_argument("--page", default="run", help="run, metrics, events, alarms or config (default: run)")
+    screen.add_argument("--ascii", action="store_true", help="no characters beyond ASCII")
+    cast = parser.add_argument_group("the cast")
+    cast.add_argument("--speed", help="times real time, 0.25 to 64; the default makes it about a minute long")
+    cast.add_argument("--from", dest="begin", default="start", metavar="MOMENT", help="where it begins")
+    cast.add_argument("--idle", type=float, metavar="SECONDS", help="players cut longer pauses to so much")
+    return parser
+
+
+def _format(args: argparse.Namespace) -> str:
+    if args.format is not None:
+        return str(args.format)
+    if args.output in (None, "-"):
+        return "json"
+    suffix = Path(args.output).suffix.lower()
+    if suffix not in _SUFFIXES:
+        raise UsageError(f"-o {args.output}: its name tells no format; add --format {', '.join(FORMATS)}")
+    return _SUFFIXES[suffix]
+
+
+def _what(args: argparse.Namespace, kind: str) -> str:
+    known = WHAT.get(kind, ())
+    if args.what is None:
+        jsonl = kind == "json" and args.output is not None and args.output.endswith(".jsonl")
+        return "events" if jsonl else known[0] if known else ""
+    if args.what not in known:
+        offer = f"--format {kind} has --what {', '.join(known)}" if known else f"--format {kind} takes no --what"
+        raise UsageError(f"--what {args.what}: {offer}")
+    return str(args.what)
+
+
+def _only(args: argparse.Namespace, kind: str) -> None:
+    """Options of another format are refused: whoever wrote them expects something of them."""
+    given = {"--speed": args.speed, "--idle": args.idle, "--from": args.begin if args.begin != "start" else None}
+    for name, value in given.items():
+        if value is not None and kind != "cast":
+            raise UsageError(f"{name} is for --format cast")
+    if args.idle is not None and not 0 < args.idle <= 3600:
+        raise UsageError(f"--idle {args.idle:g}: give seconds above 0")
+
+
+def _open(run: str) -> RunRecord:
+    from console.tui.opening import open_record
+
+    path = Path(run)
+    if path.is_dir():
+        return open_record(path)
+    from console.control.runs import find_run
+
+    return open_record(Path(find_run(run).run_dir))
+
+
+# --- formats ---
+
+
+def _moment(record: RunRecord, text: str) -> int:
+    """The number of the last event up to a moment."""
+    from console.tui.goto import parse_goto
+
+    line = record.timeline()
+    try:
+        seq, ts = parse_goto(text, line, line.first_ts or 0.0)
+    except ValueError as error:
+        raise UsageError(f"--at {error}") from None
+    return seq if seq is not None else max(1, record.journal.seq_at(ts or 0.0))
+
+
+def _tables(
+    record: RunRecord, args: argparse.Namespace, kind: str, what: str, write: Callable[[str], object],
+    progress: _Progress,
+) -> None:  # fmt: skip
+    from console.records import tables
+
+    until = _moment(record, args.at)
+    progress.total = until
+    match kind, what:
+        case "json", "view":
+            write(_view(record, until))
+        case "json", _:
+            from console.journal.codec import encode_event
+
+            for event in record.journal.events(0, until):
+                write(encode_event(event).decode() + "\n")
+                progress(event.seq)
+        case _, "steps":
+            columns, rows = tables.step_table(record, until)
+            for part in tables.csv_lines(columns, rows):
+                write(part)
+        case _, "trials":
+            for part in tables.csv_lines(tables.TRIAL_COLUMNS, tables.trial_table(record, until, progress)):
+                write(part)
+        case _:
+            for part in tables.csv_lines(tables.EVENT_COLUMNS, tables.event_table(record, until, progress)):
+                write(part)
+
+
+def _view(record: RunRecord, until: int) -> str:
+    import msgspec
+
+    from console import __version__
+    from console.journal.events import SCHEMA_VERSION
+    from console.records.tables import moment
+
+    view = record.view_at(seq=until)
+    state = view.state
+    body = {
+        "quarterdeck": __version__, "schema": SCHEMA_VERSION, "seq": state.seq, "time": moment(state.ts),
+        "missing": [str(damage) for damage in record.damage], "state": state, "history": view.history.rows,
+    }  # fmt: skip
+    return msgspec.json.format(msgspec.json.encode(body), indent=2).decode() + "\n"
+
+
+def _picture(record: RunRecord, args: argparse.Namespace, kind: str, write: Callable[[str], object]) -> None:
+    os.environ.pop("NO_COLOR", None)  # the theme says what colours there are
+    from console.tui.screenshot import checked_look, render, render_text
+
+    look = checked_look(args.size, args.theme, args.ascii, args.page)
+    write(asyncio.run((render if kind == "svg" else render_text)(record, look, args.at)))
+
+
+def _cast(
+    record: RunRecord, args: argparse.Namespace, write: Callable[[str], object], progress: _Progress
+) -> None:  # fmt: skip
+    os.environ.pop("NO_COLOR", None)
+    from console.tui.cast import record_cast
+    from console.tui.replay import parse_speed
+    from console.tui.screenshot import checked_look
+
+    speed = None
+    if args.speed is not None:
+        try:
+            speed = parse_speed(args.speed)
+        except ValueError:
+            speed = 0.0
+        if speed <= 0:
+            raise UsageError(f"--speed {args.speed}: give 0.25 to 64")
+    look = checked_look(args.size, args.theme, args.ascii, args.page)
+    asyncio.run(
+        record_cast(
+            record, look, write, speed=speed, begin=args.begin, end=args.at, idle_limit=args.idle, heard=progress
+        )
+    )  # fmt: skip
+
+
+# --- writing ---
+
+
+@contextmanager
+def _sink(target: Path | None, force: bool) -> Iterator[IO[str]]:
+    """Standard output, or a file that is there whole or not at all."""
+    if target is None:
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    if target.is_dir():
+        raise UsageError(f"-o {target}: a directory; name a file")
+    if target.exists() and not target.is_file():  # a device, a pipe
+        with target.open("w", encoding="utf-8", errors="backslashreplace", newline="") as stream:
+            yield stream
+        return
+    if not force and target.exists():
+        raise UsageError(f"-o {target}: there already; --force overwrites it")
+    try:
+        fd, name = tempfile.mkstemp(prefix=f".{target.name[:80]}.", dir=target.parent)
+    except OSError as error:
+        raise UsageError(f"-o {target}: cannot be written ({error.strerror})") from error
+    try:
+        with os.fdopen(fd, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+            yield file
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(name, 0o666 & ~umask)
+        _put_in_place(name, target, force)
+    except OSError as error:
+        Path(name).unlink(missing_ok=True)
+        raise UsageError(f"-o {target}: cannot be written ({error.strerror or error})") from error
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _put_in_place(name: str, target: Path, force: bool) -> None:
+    if force:
+        os.replace(name, target)
+        return
+    try:
+        os.link(name, target)  # fails where somebody made it meanwhile
+    except FileExistsError:
+        raise UsageError(f"-o {target}: there already; --force overwrites it") from None
+    except OSError:
+        os.replace(name, target)  # a file system without hard links
+        return
+    os.unlink(name)
+
+
+class _Progress:
+    """How far long work is, on standard error when that is a terminal."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self._next = time.monotonic() + _PROGRESS_SECONDS
+        self._shown = False
+
+    def __call__(self, seq: int) -> None:
+        """Event `seq` has been reached."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + _PROGRESS_SECONDS
+        if sys.stderr.isatty():
+            self._shown = True
+            sys.stderr.write(f"\r{min(1.0, seq / max(1, self.total)):4.0%}")
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        """Take the line back."""
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
