@@ -24,9 +24,10 @@ WHAT = {"json": ("view", "events"), "csv": ("steps", "trials", "events")}
 """What can be had of a format, the default first."""
 _SUFFIXES = {".json": "json", ".jsonl": "json", ".csv": "csv", ".svg": "svg", ".cast": "cast", ".txt": "txt"}
 _PROGRESS_SECONDS = 0.5
+READ_SECONDS = 600.0
 _EPILOG = """\
 formats:
-  json   --what view     state and step history at a moment, one object (the default)
+  json   --what view     state, step history, and what is missing, at a moment: one object (the default)
          --what events   the events as they are in the journal, one a line
   csv    --what steps    one row a training step (the default)
          --what trials   one row a trial: its last try, outcome, cause, reward, turns, tokens, seconds
@@ -41,7 +42,7 @@ moments (--at, --from):
 
 examples:
   quarterdeck export RUN --format csv --what trials -o trials.csv
-  quarterdeck export RUN --format json --what events | jq -r 'select(.type == "trial.finished") | .outcome' | sort | uniq -c
+  quarterdeck export RUN --format json --what events | jq -r 'select(.type == "alarm.opened") | .text'
   quarterdeck export RUN --format json --at s12 | jq .state.groups
   quarterdeck export RUN -o screen.svg --at 14:01 --size 120x40 --theme light --page metrics
   quarterdeck export RUN -o run.cast --speed 16 --size 100x30
@@ -188,13 +189,18 @@ def _view(record: RunRecord, until: int) -> str:
 
     from console import __version__
     from console.journal.events import SCHEMA_VERSION
+    from console.records.marking import MarkReader
     from console.records.tables import moment
 
     view = record.view_at(seq=until)
     state = view.state
+    reader = MarkReader(record)
+    reader.begin(READ_SECONDS)
+    holes = reader.marks.holes if reader.marks is not None else ()
     body = {
         "quarterdeck": __version__, "schema": SCHEMA_VERSION, "seq": state.seq, "time": moment(state.ts),
-        "missing": [str(damage) for damage in record.damage], "state": state, "history": view.history.rows,
+        "coarse": record.coarse, "missing": holes, "damage": [str(damage) for damage in reader.damage],
+        "state": state, "history": view.history.rows,
     }  # fmt: skip
     return msgspec.json.format(msgspec.json.encode(body), indent=2).decode() + "\n"
 
