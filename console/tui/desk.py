@@ -194,6 +194,7 @@ class Desk:
             presence=self.source.presence,
             acts=self.source.acts and not self.read_only,
             frozen=self.frozen is not None,
+            held=0.0 if self.frozen is None else self.clock() - self.frozen.since,
         )
 
     def fingerprint(self) -> tuple[object, ...]:
@@ -201,7 +202,7 @@ class Desk:
         link = self.source.link()
         age = 0 if link.status == "dead" else int(link.age)
         if self.frozen is not None:
-            moving: tuple[object, ...] = ("frozen", self.orders.progress())
+            moving: tuple[object, ...] = ("frozen", int(self.clock() - self.frozen.since), self.orders.progress())
         else:
             moving = (self.source.version, int(self.now(link)))
         seen = (*moving, link.status, age, self._message, self.source.presence)

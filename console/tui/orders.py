@@ -193,7 +193,7 @@ class Orders:
             return
         text = f"{title}: {result.status}{': ' + result.text if result.text else ''}"
         if result.status == "done" and done:
-            text += f" · {done}"
+            text = f"{result.text or f'{title}: done'} · {done}"
         desk.say(text, "pass" if result.status == "done" else "limit")
 
 
