@@ -109,7 +109,8 @@ class Scene:
         groups: in the order shown; group, trial: the selected ones.
         page: id of the page on top; presence: who looks; acts: whether commands of this console go through.
         message: what the last action came to, with its role; keys: (key, label) pairs for the key line.
-        frozen: the operator holds the picture, the run goes on; held: for how many seconds already; tail: the selected trial's newest lines, when known.
+        frozen: the operator holds the picture, the run goes on; held: for how many seconds already.
+        tail: the selected trial's newest lines, when known.
     """
 
     view: RunView
