@@ -75,8 +75,8 @@ def export_main(argv: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         "export",
-        "Writes a run, or the screen at a moment of it, as a file. Runs that still run, were killed, or left only a "
-        "plain log directory of the cookbook can be exported too. Nothing is sent anywhere, and secrets are not in it.",
+        "Writes a run, or the screen at a moment of it, as a file. Runs that still run, were killed, or left only a\n"
+        "plain log directory of the cookbook can be exported too. Nothing is sent anywhere, and no secrets are in it.",
         _EPILOG,
     )
     parser.add_argument("run", help="run directory, or run id, its start, or name")
