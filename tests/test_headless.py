@@ -201,7 +201,7 @@ def test_an_alarm_is_opened_acknowledged_and_closed_once_each(run_dir):
     run = recorded(
         run_dir, ev.AlarmOpened(consequence="the run stops", remedy="look", **a), ev.AlarmAcked(key="a", by="ada"),
         ev.AlarmOpened(**b), ev.AlarmAcked(key="a", by="bob"), ev.AlarmClosed(key="b"),
-        ev.AlarmAcked(key="b", by="bob"), ev.AlarmClosed(key="a"),
+        ev.AlarmClosed(key="a"), ev.AlarmAcked(key="b", by="bob"),
     )  # fmt: skip
     reporters = []
     for plain in (False, True):

@@ -83,7 +83,7 @@ class Announcer:
         now = event.ts if now is None else now
         alarm, told = state.alarms.get(event.key), self._told.get(event.key)
         self._waiting.pop(event.key, None)
-        if _RANK.get(event.level, 0) < self._least or alarm is None or alarm.acked_by:
+        if _RANK.get(event.level, 0) < self._least or alarm is None:
             return []
         rises = told is not None and _RANK.get(event.level, 0) > _RANK.get(told.level, 0)
         if told is not None and not rises:

@@ -314,6 +314,8 @@ CASES: list[tuple[str, str, str | None, tuple[Change, ...]]] = [
     ("kl, great", "learning.kl", C, (rows({"kl_sample_train_v1": 0.11}, base=1),)),
     ("kl, not that great, new run", "learning.kl", None, (rows({"kl_sample_train_v1": 0.1}, base=1),)),
     ("kl, high from the start", "learning.kl", None, (rows(*[{"kl_sample_train_v1": 0.05}] * 9, base=0),)),
+    ("kl, the step before unknown", "learning.kl", None,
+     (rows({"kl_sample_train_v1": None}, {"kl_sample_train_v1": 0.0121}),)),
     ("kl, unknown", "learning.kl", None, (rows(*[{"kl_sample_train_v1": None}] * 2),)),
     ("clip", "learning.clip", W, (rows(*[{"clip_fraction": 0.21}] * 2),)),
     ("clip, one step", "learning.clip", None, (rows({"clip_fraction": 0.21}),)),
