@@ -29,9 +29,18 @@ TASKS = (
 )  # fmt: skip
 
 
+TUNABLES: dict[str, float | None] = {
+    "parallel": 8.0, "hold_timeout": 600.0, "max_tries": 3.0, "token_budget": None, "time_budget": None
+}  # fmt: skip
+
+
 @dataclass
 class Plan:
-    """What the recorded run is like. Rates are per trial; `held` parks that trial of step `held_step` for a while."""
+    """What the recorded run is like. Rates are per trial; `held` parks that trial of step `held_step` for a while.
+
+    `operated`: two operators watch it. The machine is reported on, alarms open, are acknowledged and shelved, dispatch
+    is paused and goes on, a setting changes, a task is quarantined, a note is made. Its steps are those without it.
+    """
 
     steps: int = 15
     planned: int | None = None
@@ -46,6 +55,7 @@ class Plan:
     pace: float = 1.0
     on_failure: str = "hold"
     name: str = "demo"
+    operated: bool = False
 
 
 @dataclass
@@ -86,6 +96,7 @@ class _Run:
                 model="tiny-terminal", gateway_url="http://127.0.0.1:8741", steps=None, groups_per_batch=plan.groups,
                 group_size=plan.size, on_failure=plan.on_failure, hold_timeout=600.0,
                 config={"config.learning_rate": 0.0005, "harbor.group_size": plan.size},
+                tunables=TUNABLES if plan.operated else {},
             )
         )  # fmt: skip
         out.add(ev.RunPhase(phase="connecting", detail="embedded gateway"))
@@ -110,6 +121,8 @@ class _Run:
     def _step(self, step: int) -> None:
         out, rnd, pace = self.out, self.random, self.plan.pace
         began = out.now
+        if self.plan.operated:
+            self._before_step(step)
         self._rollout(step)
         rollout = out.now - began
         out.add(ev.RunPhase(phase="training"))
@@ -145,6 +158,67 @@ class _Run:
                 policy_version=step + 1,
             )
         )  # fmt: skip
+
+    def _before_step(self, step: int) -> None:
+        """What operators and the machine do while one step ends and the next begins."""
+        add, gib = self.out.add, 1 << 30
+        add(
+            ev.HostStats(
+                disk_free=(40 - 5 * step) * gib if step < 7 else 36 * gib, disk_total=200 * gib,
+                rss=(2 + step % 3) * gib, memory_total=16 * gib, loop_lag=0.004 + 0.001 * (step % 5),
+            )
+        )  # fmt: skip
+        match step:
+            case 1:
+                add(ev.WatchTaken(by="ada@bridge"))
+                add(ev.Note(text="taking the first watch", source="ada@bridge"))
+            case 2:
+                add(
+                    ev.AlarmOpened(
+                        key="gateway.slow", level="warning", text="the gateway is slow: p95 1.2 s, usually 0.2 s",
+                        consequence="steps take longer", remedy="lower parallelism", action="tune",
+                    )
+                )  # fmt: skip
+            case 3:
+                self._command("set", {"parallel": 4.0}, "parallel 8 -> 4", "fewer calls at once")
+                add(ev.RunTuned(name="parallel", old=8.0, new=4.0, by="ada@bridge"))
+            case 4:
+                add(ev.AlarmClosed(key="gateway.slow"))
+                self._command("pause", {}, "no new trial begins")
+                add(ev.DispatchPaused(paused=True, by="ada@bridge"))
+                self.out.now += 3.0 * self.plan.pace
+                add(ev.DispatchPaused(paused=False, by="ada@bridge"))
+            case 5:
+                add(
+                    ev.AlarmOpened(
+                        key="disk.low", level="warning", text="15 GB free of 200 GB on the run's disk",
+                        consequence="the run stops when the disk is full", remedy="make room", action="",
+                    )
+                )  # fmt: skip
+            case 6:
+                add(
+                    ev.AlarmOpened(
+                        key="disk.low", level="critical", text="4 GB free of 200 GB on the run's disk",
+                        consequence="the run stops when the disk is full", remedy="make room",
+                    )
+                )  # fmt: skip
+                add(ev.AlarmAcked(key="disk.low", by="ada@bridge"))
+            case 7:
+                add(ev.AlarmClosed(key="disk.low"))
+                add(ev.WatchTaken(by="ben@shore", previous="ada@bridge"))
+            case 8:
+                self._command("quarantine", {"task": TASKS[2], "on": True}, f"{TASKS[2]} is left out of new batches")
+                add(ev.TaskQuarantined(task=TASKS[2], on=True, by="ben@shore"))
+            case 9:
+                add(ev.AlarmOpened(key="learning.flat", level="warning", text="no signal in 3 of 4 groups"))
+                add(ev.AlarmShelved(key="learning.flat", until=self.out.now + 3600, by="ben@shore"))
+
+    def _command(self, command: str, args: ev.Scalars, effect: str, reason: str = "") -> None:
+        id = f"op-{self.out.view.state.seq}"
+        author = self.out.view.state.watch
+        self.out.add(ev.CommandRequested(id=id, command=command, args=args, author=author, reason=reason))
+        self.out.add(ev.CommandAccepted(id=id, effect=effect))
+        self.out.add(ev.CommandFinished(id=id, status="done", result=effect))
 
     def _rollout(self, step: int, cut: float | None = None) -> None:
         plan, out, rnd = self.plan, self.out, self.random
@@ -285,10 +359,12 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=15)
     parser.add_argument("--groups", type=int, default=4)
     parser.add_argument("--size", type=int, default=8)
+    parser.add_argument("--operated", action="store_true", help="with alarms, commands, notes and the machine's state")
     parser.add_argument("--open", action="store_true", help="end in the middle of a step, as a run that goes on")
     args = parser.parse_args()
     plan = Plan(
         steps=args.steps, seed=args.seed, groups=args.groups, size=args.size, open_step=args.open,
         held_step=args.steps if args.open else 12, planned=args.steps + 5 if args.open else None,
+        operated=args.operated,
     )  # fmt: skip
     make(args.directory, plan)
