@@ -33,7 +33,7 @@ MESSAGE_SECONDS = 8.0
 HOME, NO_RUN_HOME = "run", "runs"
 _RUNLESS = ("runs", "help")
 """Pages that need no run."""
-_NEEDS_RUN = ("watch", "mark", "freeze", "rewind", "next_alarm")
+_NEEDS_RUN = ("rewind", "next_alarm", *(f"page_{page}" for page in PAGES if page not in _RUNLESS))
 Handler = Callable[[], Awaitable[None] | None]
 
 
@@ -271,7 +271,7 @@ class Desk:
             return " works in a replay only"
         if action.kind == "live" and mode != "live":
             return " works on a live run only"
-        if self.no_run and (action.kind == "command" or action.id in _NEEDS_RUN):
+        if self.no_run and (action.kind in ("command", "live") or action.id in _NEEDS_RUN):
             return ": no run is open"
         if action.kind != "command":
             return ""

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from console.tui.desk import Desk
 from console.tui.layout import MIN_HEIGHT, MIN_WIDTH, Box
 from console.tui.pages import PAGES
-from console.tui.pages.page import Page, Painted
+from console.tui.pages.page import Painted
 from console.tui.panes import events, header
 from console.tui.panes.alarm import alarm
 from console.tui.panes.timeline import rows_wanted, timeline_rows
@@ -33,7 +33,7 @@ def paint(desk: Desk, width: int, height: int, prompt: Prompt | None = None) -> 
         if prompt is not None:
             rows = [*rows[: height - 1], prompt.lines(width)]
         return Painted({"tiny": box}, {"tiny": rows})
-    boxes, lines = _frame(scene, desk.page, width, height)
+    boxes, lines = _frame(scene, desk, width, height)
     top = max((box.y + box.height for name, box in boxes.items() if name not in _FOOT), default=0)
     end = min(box.y for name, box in boxes.items() if name in _FOOT)
     body = _body(desk, scene, Box(0, top, width, end - top))
@@ -54,13 +54,13 @@ def _body(desk: Desk, scene: Scene, region: Box) -> Painted:
         return Painted({}, {})
 
 
-def _frame(scene: Scene, page: Page, width: int, height: int) -> Painted:
+def _frame(scene: Scene, desk: Desk, width: int, height: int) -> Painted:
     boxes = {"keys": Box(0, height - 1, width, 1)}
     lines = {"keys": [events.key_line(scene, width)]}
-    if not page.has_header():
+    if desk.no_run:
         return Painted(boxes, lines)
     boxes["header"], lines["header"] = Box(0, 0, width, 1), [header.header(scene, width)]
-    plumbing = page.has_plumbing()
+    plumbing = desk.page.has_plumbing()
     if plumbing:
         boxes["plumbing"], lines["plumbing"] = Box(0, 1, width, 1), [header.plumbing(scene, width)]
     rows = alarm(scene, width, 1 + (height - MIN_HEIGHT) // 4)

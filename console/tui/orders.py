@@ -38,7 +38,7 @@ class Orders:
     async def do_interrupt(self) -> None:
         """Ctrl+C."""
         desk = self._desk
-        options = [("d", "leave" if desk.no_engine else "detach: leave, the run goes on", "detach")]
+        options = [("d", "leave" if desk.no_engine or desk.no_run else "detach: leave, the run goes on", "detach")]
         if not desk.why_not(desk.keymap["stop_after_step"]):
             label = "take the stop after this step back" if desk.latched else "stop after this step"
             options += [("s", label, "stop_after_step"), ("c", "stop now: cancel every trial", "stop_now")]

@@ -120,9 +120,10 @@ class MainScreen(Screen[None], inherit_bindings=False):
         """A click into a pane is the page's."""
         if self._prompt is not None:
             return
+        x, y = int(event.screen_x), int(event.screen_y)
         for name, box in self._placed.items():
-            if box.x <= event.x < box.x + box.width and box.y <= event.y < box.y + box.height:
-                self.desk.page.click(name, event.y - box.y, event.x - box.x)
+            if box.x <= x < box.x + box.width and box.y <= y < box.y + box.height:
+                self.desk.page.click(name, y - box.y, x - box.x)
                 self.paint()
                 return
 

@@ -54,10 +54,6 @@ class Page:
         """What its picture depends on besides the run, the link and the clock; a change leads to a paint."""
         return ()
 
-    def has_header(self) -> bool:
-        """Whether the header with the run's name, step and link is shown."""
-        return True
-
     def has_plumbing(self) -> bool:
         """Whether the row of gateway, capture and sandboxes is shown under the header."""
         return False

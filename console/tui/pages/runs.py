@@ -50,10 +50,6 @@ class RunsPage(Page):
         self._at = self._top = 0
         self._rows = 1
 
-    def has_header(self) -> bool:
-        """Not without a run to tell of."""
-        return not self.desk.no_run
-
     def fingerprint(self) -> tuple[object, ...]:
         """The runs as last read."""
         ages = int(wall_clock()) // 10
@@ -165,6 +161,12 @@ class RunsPage(Page):
         if runs:
             self._at = max(0, min(self._at + by, len(runs) - 1))
             self._chosen = runs[self._at].run_id
+
+    def click(self, pane: str, row: int, column: int) -> None:
+        """Select the run of that row."""
+        at = self._top + row - 2  # under the title and the names of the columns
+        if 0 <= at < len(self._shown()):
+            self._move(at - self._at)
 
     def do_up(self) -> None:
         """One run up."""
