@@ -7,7 +7,7 @@ from collections.abc import Callable
 from console.tui.layout import PANES, Box, Layout, arrange
 from console.tui.panes import capture, events, glance, groups, steps, trials
 from console.tui.panes.frame import framed, ruled
-from console.tui.picture import Scene
+from console.tui.picture import Scene, shown_trials
 from console.tui.text import Line
 
 Title = Callable[[Scene], tuple[str, str]]
@@ -19,7 +19,7 @@ __all__ = ["PANES", "compose", "layout_for"]
 def layout_for(scene: Scene, region: Box) -> Layout:
     """The layout that fits what the scene has to show."""
     selection = scene.selection
-    most = max((len(g.trials) for g in scene.groups), default=0)
+    most = max((len(shown_trials(selection, g, scene.now)) for g in scene.groups), default=0)
     return arrange(region, len(scene.groups), most, len(scene.state.lines), selection.tree, selection.zoom)
 
 

@@ -162,10 +162,11 @@ def _zoomed(region: Box, zoom: str, wide: bool) -> Layout:
         return Layout(whole, wide=True, columns=((zoom,),)) if wide else Layout(whole)
     if not wide:
         sizes = {"reward": 0, "loss": 0, "mix": 0, "policy": 6, "time": 5}
-        if region.height < 17:
-            sizes |= {"policy": 0, "time": 0}
-        elif region.height >= 28:
+        if region.height >= 28:
             sizes["mix"] = 7
+        for name in ("time", "policy"):
+            if region.height - sum(sizes.values()) < 11:
+                sizes[name] = 0
         left = region.height - sum(sizes.values())
         return Layout(_stack(region, sizes | {"reward": left - left // 2, "loss": left // 2}))
     half, space = region.width // 2, region.height - 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -323,11 +324,8 @@ class RunPage(Page):
         before = self._selection.filter
 
         def typed(text: str) -> None:
-            try:
-                self._selection.filter = parse(text)
-            except UsageError:  # not finished yet
-                return
-            self.desk.shell.repaint()
+            with suppress(UsageError):  # not finished yet
+                self.set_filter(text)
 
         text = await self.desk.shell.prompt(
             "filter", before.text, typed, hint="words  class:infra  g:3  phase:agent  !not"

@@ -70,7 +70,7 @@ def _told(scene: Scene, one: _Asks, total: int, cells: int) -> Line:
     a = one.alarm
     text = sanitize(a.text, limit=200)
     after = sanitize(a.consequence, limit=200) or ("" if a.action in BY_ID else sanitize(a.remedy, limit=200))
-    hint = _hint(scene, a.action)
+    hint = _hints(scene, a.action, cells)
     head = _count(total)
     room = cells - width(head) - width(hint) - 1
     body = [Span(f" {text}", "bold")]
@@ -84,8 +84,14 @@ def _with_keys(text: Line, keys: Line, cells: int) -> Line:
     return fit(spread(text, keys, min(cells, max(_KEYS_WITHIN, width(text) + width(keys) + 1))), cells)
 
 
+def _hints(scene: Scene, action_id: str, cells: int) -> Line:
+    """The key that helps; without one, or where there is room, also the one that says that it was seen."""
+    helps = _hint(scene, action_id) if action_id != "ack" else ()
+    return (*helps, *_hint(scene, "ack")) if cells >= WIDE or not helps else helps
+
+
 def _hint(scene: Scene, action_id: str) -> Line:
-    """The key that helps, as far as there is one here."""
+    """The key of an action with its name, as far as there is one here."""
     action = BY_ID.get(action_id)
     if action is None or not action.key or scene.link.status == "replay":
         return ()
@@ -112,6 +118,7 @@ def _held(scene: Scene, held: tuple[tuple[GroupState, TrialState], ...], total: 
         if any(t.retryable for _, t in held):
             hint += [Span(" r", "key"), Span(" retry ")]
         hint += [Span(" x", "key"), Span(" cancel group " if wide else " cancel ")]
+        hint += _hint(scene, "ack") if wide else ()
     left = clock(None if trial.hold_deadline is None else trial.hold_deadline - scene.now)
     more = "" if len(held) == 1 else f" and {len(held) - 1} more" if wide else f" +{len(held) - 1}"
     head = [*_count(total), Span(f" g{group.group + 1}/t{trial.trial + 1} ", "bold")]

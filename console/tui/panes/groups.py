@@ -41,7 +41,8 @@ def groups_title(scene: Scene) -> tuple[str, str]:
     parts = [f"{len(groups)}"]
     if selection.filter:
         parts = [f"/{cell(selection.filter.text, 24).strip()}", f"{len(scene.groups)} of {len(groups)}"]
-    parts += [f"kept {sum(g.kept is True for g in groups)}", f"scored {scored}/{total}"]
+    kept = sum(g.kept is True for g in groups)
+    parts += [f"kept {kept}"] * bool(kept) + [f"scored {scored}/{total}"]
     parts.append(f"were live {live}" if scene.dead else f"live {live}")
     if failed:
         parts.append(f"not scored {failed}")
@@ -104,7 +105,7 @@ def tree_rows(scene: Scene, cells: int, rows: int) -> list[Line]:
     size = _rows_for(len(flat), rows)
     scene.selection.window("tree", len(flat), size, own[-1])
     top = scene.selection.window("tree", len(flat), size, index)
-    table, trials = _Table(scene, cells), TrialRows(scene, cells, lead=3)
+    table, trials = _Table(scene, cells, "bold"), TrialRows(scene, cells, lead=3)
     out: list[Line] = []
     for at in range(top, min(top + size, len(flat))):
         group, trial = flat[at]
@@ -136,10 +137,10 @@ def tree(scene: Scene, rows: int) -> list[Row]:
 
 
 class _Table:
-    """Column widths of the groups for one paint. Columns go in the order sd, tokens, note."""
+    """Column widths of the groups for one paint. Columns go in the order sd, tokens, note. `name`: role of the names."""
 
-    def __init__(self, scene: Scene, cells: int) -> None:
-        self.scene, self.cells = scene, cells
+    def __init__(self, scene: Scene, cells: int, name: str = "") -> None:
+        self.scene, self.cells, self.name = scene, cells, name
         groups = scene.groups
         self.pending = pending_commands(scene)
         self.id = max(len(f"g{g.group + 1}") for g in groups)
@@ -177,7 +178,7 @@ class _Table:
             Span(scene.marks.cursor if selected else " ", "title" if selected else ""),
             Span("*" if marked else " ", "key" if marked else ""),
             Span(f"{f'g{group.group + 1}':<{self.id}} ", "muted" if group.kept is not None else ""),
-            Span(cell(group.task, self.task) + " "),
+            Span(cell(group.task, self.task) + " ", self.name),
             *self._strip(group),
             Span(f"  {f'{done}/{len(group.trials)}':>{self.done}}"),
             Span("  " + cell(f"r {number(group.reward_mean, 2)}", 6)),
@@ -239,6 +240,8 @@ class _Table:
             return Span(f"dropped {group.reason}" if self.note >= 22 else "dropped", "limit")
         if group.zero_variance:
             return Span("no signal", "limit")
+        if group.task in self.scene.state.quarantined:
+            return Span("quarantined" if self.note >= 22 else "quarant.", "limit")
         return Span("kept", "muted") if group.kept else Span("")
 
 

@@ -31,7 +31,7 @@ def badge(scene: Scene) -> Span:
     """The mode, without a pause."""
     link, state = scene.link, scene.state
     if scene.frozen:
-        return Span(" FROZEN ", "badge-replay")
+        return Span(f" FROZEN {clock(scene.held)} ", "badge-replay")
     if link.status == "replay":
         if not link.playing:
             return Span(" REPLAY paused ", "badge-replay")
@@ -152,11 +152,11 @@ def _eta(scene: Scene, wide: bool) -> Line:
 
 
 def _silent(scene: Scene) -> Line:
-    """How long the run has not moved, once that is long for it."""
+    """How long the run has not moved, once that is long, and as far as the link lets us know."""
     state = scene.state
     quiet = scene.now - state.progress if state.progress else 0.0
     limit = _threshold(state, "progress_seconds", SILENT)
-    if quiet < min(SILENT, limit) or scene.dead:
+    if quiet < min(SILENT, limit) or state.paused or scene.link.status not in ("ok", "stale", "replay"):
         return ()
     return line(Span(f"no progress {short_time(quiet)}", "limit" if quiet < limit else "alert"))
 

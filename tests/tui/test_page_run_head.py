@@ -1,0 +1,165 @@
+"""Header, plumbing row and alarm rows: what an operator must see first."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from console.control.messages import Viewer
+from console.journal import events as ev
+from console.state.reduce import fold
+from console.tui.panes.alarm import alarm
+from console.tui.panes.header import header, percentile, plumbing
+from console.tui.picture import Scene, Selection, Trends, ordered
+from console.tui.source import Link
+from console.tui.text import plain
+
+T0 = 1_790_000_000.0
+YOU, ADA = Viewer(author="me@here", acts=True, you=True), Viewer(author="ada@bridge")
+
+
+def scene(*more: ev.Event, after: float = 10.0, **changes: object) -> Scene:
+    """A run in its first step, and what else happened; `after` seconds later."""
+    events: list[ev.Event] = [
+        ev.RunStarted(
+            run_id="r", name="night", steps=9, tunables={"token_budget": 1e6, "time_budget": 100.0, "max_tries": 3.0}
+        ),
+        ev.StepStarted(step=0, groups=2, policy_version=0),
+        *(ev.GroupStarted(step=0, group=g, task=f"task-{g}", size=2) for g in range(2)),
+        *more,
+    ]
+    for seq, event in enumerate(events, start=1):
+        event.seq, event.ts = seq, T0
+    view = fold(events)
+    selection, now = Selection(), T0 + after
+    groups = ordered(view.state, selection, now)
+    made = Scene(view, Link("ok"), now, selection, groups, selection.settle(groups), Trends())
+    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+
+
+def opened(key: str, level: str = "warning", text: str = "", action: str = "", consequence: str = "") -> ev.AlarmOpened:
+    return ev.AlarmOpened(key=key, level=level, text=text or f"{key} is bad", action=action, consequence=consequence)
+
+
+def held(group: int, deadline: float) -> list[ev.Event]:
+    at = {"step": 0, "group": group, "trial": 1}
+    return [
+        ev.TrialFinished(**at, outcome="infrastructure", cause="sandbox", exception="SandboxError", retryable=True),
+        ev.TrialHeld(**at, deadline=T0 + deadline),
+        opened(f"held.g{group + 1}", "critical"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (scene(), " LIVE "),
+        (scene(ev.DispatchPaused(paused=True, by="ada")), " PAUSED "),
+        (scene(ev.DispatchPaused(paused=True), link=Link("lost", age=9.0)), " LINK LOST 9.0s   PAUSED "),
+        (scene(ev.DispatchPaused(paused=True), link=Link("dead")), " DEAD "),
+        (scene(link=Link("stale", age=12.0)), " STALE 12.0s "),
+        (scene(frozen=True, held=61.0), " FROZEN 01:01 "),
+        (scene(ev.StopRequested(when="after_step")), " STOPPING AFTER STEP "),
+        (scene(ev.StopRequested(when="now")), " STOPPING "),
+        (scene(link=Link("replay", playing=True, speed=4.0)), " REPLAY 4x "),
+        (scene(ev.RunFinished(status="failed", exit_code=7)), " FAILED "),
+    ],
+)
+def test_badges(made: Scene, said: str) -> None:
+    shown = plain(header(made, 120))
+    assert shown.startswith(f" {said} night "), shown
+    assert ("PAUSED" in shown) == ("PAUSED" in said)
+
+
+def test_silence_is_told_when_it_is_long_and_not_during_a_pause() -> None:
+    assert "no progress" not in plain(header(scene(after=60.0), 120))
+    assert "no progress 7m00" in plain(header(scene(after=420.0), 120))
+    assert "no progress" not in plain(header(scene(ev.DispatchPaused(paused=True), after=420.0), 120))
+
+
+@pytest.mark.parametrize(
+    ("viewers", "said"),
+    [((), ""), ((YOU,), ""), ((YOU, ADA), "watch: you of 2"), ((Viewer(author="ada@b", acts=True), ADA), "watch: ada")],
+)
+def test_the_watch_is_told_when_it_is_not_plain(viewers: tuple[Viewer, ...], said: str) -> None:
+    shown = plain(header(scene(presence=viewers), 160))
+    assert (said in shown) if said else ("watch" not in shown)
+
+
+def test_alarms_that_do_not_ask_are_counted_in_the_header() -> None:
+    made = scene(
+        opened("a"), opened("b"), ev.AlarmAcked(key="b", by="ada"), opened("c"),
+        ev.AlarmShelved(key="c", until=T0 + 999), opened("d", "critical"), ev.AlarmClosed(key="d"),
+    )  # fmt: skip
+    assert "1 alarm 1 acked 1 shelved 1 over" in plain(header(made, 140))
+    assert "acked" not in plain(header(scene(opened("a")), 140))
+
+
+def test_the_narrow_header_keeps_what_matters_most() -> None:
+    made = scene(opened("a"), ev.AlarmAcked(key="a"), after=700.0, presence=(YOU, ADA), link=Link("lost", age=44.0))
+    shown = plain(header(made, 80))
+    assert len(shown) == 80
+    assert "LINK LOST" in shown and "step 0/9" in shown and "reconnecting" in shown and "no progress" not in shown
+    shown = plain(header(dataclasses.replace(made, link=Link("ok")), 64))
+    assert "LIVE" in shown and "step 0/9" in shown and "no progress 11m40" in shown and "watch" not in shown
+
+
+def test_plumbing_tells_budgets_and_a_full_disk() -> None:
+    made = scene(
+        ev.CaptureStats(prompt_tokens=850_000, sampled_tokens=50_000, no_logprobs=2),
+        ev.HostStats(disk_free=2 * 10**9, disk_total=10**12),
+        *(ev.GatewayHealth(reachable=True, latency_ms=float(i), queued=0) for i in range(1, 21)),
+        after=50.0,
+    )  # fmt: skip
+    parts = {span.text: span.role for span in plumbing(made, 140)}
+    assert parts["900k/1.0M"] == "limit" and parts["50.0s/1m40"] == ""
+    assert parts["2.0GB free"] == "limit" and parts["2"] == "alert" and parts[" p95 20ms"] == "muted"
+    assert "2.0GB" in plain(plumbing(made, 80))
+    roomy = scene(ev.HostStats(disk_free=500 * 10**9, disk_total=10**13))
+    assert "disk" not in plain(plumbing(roomy, 120)) and "disk" in plain(plumbing(roomy, 200))
+
+
+def test_percentile_is_one_of_the_values() -> None:
+    assert percentile([1.0], 0.95) == 1.0 and percentile([float(i) for i in range(100)], 0.95) == 95.0
+
+
+def rows(made: Scene, cells: int = 120, limit: int = 3) -> list[str]:
+    return [plain(row) for row in alarm(made, cells, limit)]
+
+
+def test_the_least_time_left_comes_first_then_critical_then_old() -> None:
+    made = scene(opened("w"), opened("crit", "critical"), *held(1, 600.0), *held(0, 60.0))
+    [first] = rows(made)
+    assert first.startswith("  4 alarms  g1/t2 SandboxError held: the run stops in 00:50")
+    assert first.rstrip().endswith("r retry  x cancel group  a ack")
+    two = rows(made, limit=7)
+    assert len(two) == 2 and "g2/t2" in two[1] and "alarms" not in two[1]
+    assert "crit is bad" in rows(scene(opened("w"), opened("crit", "critical")))[0]
+
+
+def test_what_was_seen_or_shelved_takes_no_row() -> None:
+    assert rows(scene(opened("a"), ev.AlarmAcked(key="a", by="x"))) == []
+    assert rows(scene(opened("a"), ev.AlarmShelved(key="a", until=T0 + 60))) == []
+    assert len(rows(scene(opened("a"), ev.AlarmShelved(key="a", until=T0 + 5)))) == 1
+    assert rows(scene(*held(0, 60.0), ev.AlarmAcked(key="held.g1", by="x"))) == []
+
+
+def test_an_alarm_says_what_follows_and_which_key_helps() -> None:
+    made = scene(opened("a", action="pause", consequence="the run stops"))
+    [wide] = rows(made)
+    assert "a is bad — the run stops" in wide and wide.rstrip().endswith("p pause  a ack")
+    [narrow] = rows(made, 80)
+    assert narrow.rstrip().endswith("p pause") and len(narrow) == 80
+    [replayed] = rows(dataclasses.replace(made, link=Link("replay")))
+    assert "p pause" not in replayed
+    [unknown] = rows(scene(opened("a", action="no-such-thing")), 80)
+    assert unknown.rstrip().endswith("a ack")
+
+
+def test_a_critical_alarm_that_is_over_is_not_lost() -> None:
+    made = scene(opened("d", "critical"), ev.AlarmClosed(key="d"), after=130.0)
+    [row] = alarm(made, 100)
+    assert plain(row).startswith(" was: d is bad, over for 02:10") and row[0].role == "muted"
+    assert plain(row).rstrip().endswith("a ack")
+    assert "w is bad" in rows(scene(opened("d", "critical"), ev.AlarmClosed(key="d"), opened("w")))[0]
