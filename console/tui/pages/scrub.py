@@ -55,10 +55,6 @@ class ScrubPage(Page):
         """The page beneath."""
         return self._under.fingerprint()
 
-    def has_header(self) -> bool:
-        """As the page beneath."""
-        return self._under.has_header()
-
     def has_plumbing(self) -> bool:
         """As the page beneath."""
         return self._under.has_plumbing()
