@@ -44,7 +44,7 @@ class StopLatch:
         """Ask for the stop. `by` goes into the journal, `reason` becomes the run's when it ends."""
         if holder not in self._held:
             self._emit(ev.StopRequested(when="after_step", by=by))
-            self._held[holder] = (by, reason)
+        self._held[holder] = (by, reason)
 
     def drop(self, holder: str, by: str) -> None:
         """Take a request back; the run goes on when nobody else asks."""

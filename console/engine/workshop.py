@@ -167,6 +167,8 @@ class Workshop:
 
     def _from_training(self, event: ev.Event) -> None:
         """An event of the training thread. Between two steps no trial runs: the time to replace a grown runner."""
+        if isinstance(event, ev.RunPhase) and self._board.view.state.status == "stopping":
+            return  # what the thread still does is part of the end
         with contextlib.suppress(JournalWriteError):  # the board ends the run
             self._board.emit(event)
         if isinstance(event, ev.StepFinished):

@@ -7,6 +7,7 @@ The thread is a daemon: the process ends when the engine says so, whatever the l
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from typing import Any
@@ -92,7 +93,8 @@ class TrainingThread:
             result = asyncio.run(self._main())
         except BaseException as error:
             result = LoopResult(status="failed", error=error)
-        self._main_loop.call_soon_threadsafe(self._settle, result)
+        with contextlib.suppress(RuntimeError):  # the engine waited no longer, its loop is closed
+            self._main_loop.call_soon_threadsafe(self._settle, result)
 
     def _settle(self, result: LoopResult) -> None:
         if not self._result.done():

@@ -227,11 +227,12 @@ async def test_a_token_budget_sets_the_latch_and_raising_it_takes_it_back(engine
     assert not latch.held and not latch.asked()
     assert engine.asks("set", token_budget=10)[1].endswith(": 1,000 used, so the run stops with this step")
     await engine.does("set", token_budget=10)
+    await engine.does("set", token_budget=20)
     assert [(e.when, e.by) for e in engine.told(ev.StopRequested)] == [
         ("after_step", "token budget"), ("", "ada"), ("after_step", "token budget"),
     ]  # fmt: skip
     assert latch.asked() and latch.left
-    assert (latch.cause.exit_code, latch.cause.reason) == (3, "token budget of 10 reached")
+    assert (latch.cause.exit_code, latch.cause.reason) == (3, "token budget of 20 reached")
     assert engine.asks("set", token_budget=None)[0] is False, "the loop has stopped"
     assert engine.asks("stop_after_step", on=False)[0] is False
 

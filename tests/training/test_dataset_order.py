@@ -101,3 +101,4 @@ def test_a_quarantined_task_is_replaced_by_the_next_that_is_not_in_the_batch(tas
 def test_a_batch_that_spans_epochs_keeps_its_size(tasks):
     assert batches(tasks, {"e"}, 4, epochs=2) == ["abcd", "dabc", "da"]
     assert batches(tasks, {"a", "unknown"}, 5, epochs=2) == ["bcde", "bcde"]
+    assert batches(tasks, {"a", "b", "c"}, 4, epochs=2)[0] == "ed", "a task comes once, whatever the epochs"

@@ -246,10 +246,10 @@ async def test_a_decision_at_the_very_deadline_counts(stage):
     stage.gate.set()
     task = asyncio.ensure_future(group.run())
     await until(held(group.trials[0]))
-    assert group.trials[0].retry("ada")
     deadline = group.trials[0]._deadline
     assert deadline is not None
     deadline.reschedule(0)
+    assert group.trials[0].retry("ada")
     result = await ended(group, task)
     assert isinstance(result, GroupResult) and [trial.try_ for trial in result.trials] == [1, 0]
     assert [e.by for e in stage.events if isinstance(e, ev.TrialRetried)] == ["ada"]
