@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 from hypothesis import example, given, settings
@@ -205,3 +206,85 @@ def test_a_wide_name_moves_no_column() -> None:
         rows = [text.plain(line) for line in lines if "0/8" in text.plain(line)]
         assert len(rows) == len(NAMES)
         assert len({cell_len(row[: row.index("0/8")]) for row in rows}) == 1
+
+
+def step_of(
+    groups: int, size: int, *more: ev.Event, now: float = 5.0, tree: bool = False, focus: str = "groups"
+) -> Scene:
+    """A step that has begun, and what else happened at second 1."""
+    events: list[ev.Event] = [ev.StepStarted(step=0, groups=groups, policy_version=0)]
+    events += [ev.GroupStarted(step=0, group=i, task=f"task-{i + 1}", size=size) for i in range(groups)]
+    for seq, event in enumerate([*events, *more], start=1):
+        event.seq, event.ts = seq, 1.0
+    view = fold([*events, *more])
+    selection = Selection(tree=tree, focus=focus)
+    shown = ordered(view.state, selection, now)
+    return Scene(view, Link("ok"), now, selection, shown, selection.settle(shown), Trends())
+
+
+def pane(scene: Scene, name: str, width: int = 80, height: int = 21) -> list[str]:
+    return [text.plain(line) for line in compose(scene, layout_for(scene, Box(0, 2, width, height)))[name]]
+
+
+def phase(group: int, trial: int, phase: str = "agent") -> ev.TrialPhase:
+    return ev.TrialPhase(step=0, group=group, trial=trial, phase=phase)
+
+
+def ended(group: int, trial: int, outcome: str = "completed", reward: float | None = 1.0) -> ev.TrialFinished:
+    return ev.TrialFinished(step=0, group=group, trial=trial, outcome=outcome, reward=reward)
+
+
+def test_a_strip_that_does_not_fit_becomes_counts_with_failures_first() -> None:
+    outcomes = [ended(0, t) for t in range(40)] + [ended(0, 40, "infrastructure", None), ended(0, 41, reward=0.0)]
+    scene = step_of(1, 64, *outcomes, phase(0, 42), phase(0, 43))
+    assert "1! 2▸ 40✓ 1o 20·" in pane(scene, "groups")[1]
+    assert "✓" * 40 in pane(scene, "groups", 159, 40)[1]
+
+
+def test_a_long_list_sums_up_what_is_not_in_sight() -> None:
+    scene = step_of(40, 2, ended(39, 0, "infrastructure", None), ev.TrialHeld(step=0, group=39, trial=0, deadline=9e9))
+    rows = pane(scene, "groups")
+    assert rows[1].startswith("> g40 ") and rows[-1].strip() == f"↓ {42 - len(rows)} below: {42 - len(rows)} waiting"
+    scene.selection.group, scene.selection.pinned = 20, True
+    scene = Scene(scene.view, scene.link, 5.0, scene.selection, scene.groups, scene.view.state.groups[20], Trends())
+    rows = pane(scene, "groups")
+    assert any(row.startswith("> g21 ") for row in rows)
+    found = re.fullmatch(r"↑ (\d+) above  ↓ (\d+) below: 1 held · (\d+) waiting", rows[-1].strip())
+    assert found is not None
+    assert int(found[1]) + int(found[2]) == 1 + int(found[3]) == 42 - len(rows)
+
+
+def test_the_tree_opens_the_selected_group_and_as_many_as_fit() -> None:
+    scene = step_of(4, 8, tree=True)
+    rows = pane(scene, "groups", 200, 57)
+    assert sum(" t8 " in row for row in rows) == 4
+    scene = step_of(20, 16, tree=True)
+    rows = pane(scene, "groups", 200, 57)
+    assert sum(" t16 " in row for row in rows) == 1 and sum("0/16" in row for row in rows) == 20
+
+
+@pytest.mark.parametrize(
+    ("inflight", "reported", "said"),
+    [(2, 1.0, "generating 00:04"), (0, 1.0, "in a tool 00:04"), (1, 1.0, "idle 00:04"), (0, -99.0, "idle 00:04")],
+)
+def test_what_an_agent_does_is_told_as_far_as_it_is_known(inflight: int, reported: float, said: str) -> None:
+    scene = step_of(1, 2, phase(0, 0), phase(0, 1), ev.CaptureStats(calls=1, inflight=inflight))
+    scene.state.capture.reported = reported
+    assert all(said in row for row in pane(scene, "trials")[1:3])
+
+
+def test_groups_that_need_the_operator_come_first() -> None:
+    scene = step_of(
+        6, 1, phase(0, 0), ended(1, 0), ev.GroupFinished(step=0, group=1, kept=True),
+        ended(2, 0, "infrastructure", None), ended(4, 0, "infrastructure", None),
+        ev.TrialHeld(step=0, group=4, trial=0, deadline=9e9), phase(5, 0, "verify"),
+    )  # fmt: skip
+    assert [g.group + 1 for g in scene.groups] == [5, 3, 1, 6, 4, 2]
+    later = ordered(scene.state, scene.selection, 1000.0)
+    assert [g.group + 1 for g in later] == [5, 3, 1, 6, 4, 2]  # 1 stalls, which comes before 6
+
+
+def test_tries_are_counted_against_what_is_allowed() -> None:
+    scene = step_of(1, 1, ev.TrialFinished(step=0, group=0, trial=0, try_=1, outcome="infrastructure", retryable=True))
+    scene.state.tunables["max_tries"] = 3.0
+    assert "try 2/3  retryable" in pane(scene, "trials")[1]

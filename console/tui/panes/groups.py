@@ -137,7 +137,7 @@ def tree(scene: Scene, rows: int) -> list[Row]:
 
 
 class _Table:
-    """Column widths of the groups for one paint. Columns go in the order sd, tokens, note. `name`: role of the names."""
+    """Columns of the groups for one paint; they go in the order sd, tokens, note. `name`: role of the names."""
 
     def __init__(self, scene: Scene, cells: int, name: str = "") -> None:
         self.scene, self.cells, self.name = scene, cells, name
