@@ -85,6 +85,31 @@ class Look:
         found = column(self.rows[:steps], name)
         return statistics.fmean(found) if len(self.rows) > steps and len(found) == steps else None
 
+    def rewards(self) -> tuple[float, float | None, float | None]:
+        """Mean reward of the last three steps, of up to ten before them, and of the first five (None: too few)."""
+        values = column(self.rows[-13:], "reward_mean")
+        before = values[:-3]
+        now = statistics.fmean(values[-3:]) if values else 0.0
+        return now, statistics.fmean(before) if len(before) >= 3 else None, self.first("reward_mean")
+
+    @property
+    def rising(self) -> bool:
+        """Whether rewards are clearly above those of the steps before."""
+        now, before, _ = self.rewards()
+        return before is not None and now - before > 0.05 * abs(before)
+
+    @property
+    def solved(self) -> bool:
+        """Whether most groups agree because they succeed: rewards are far above those of the first steps."""
+        now, _, first = self.rewards()
+        agree = [row.groups_kept > 0 and 2 * row.groups_zero_variance >= row.groups_kept for row in self.rows[-2:]]
+        return first is not None and all(agree) and now - first > 0.25 * abs(first)
+
+    @property
+    def settle(self) -> float:
+        """Seconds in which a figure of the steps must stay good before its alarm is over: two steps."""
+        return 2.0 * (self.usual("seconds_total", at_least=1) or 0.0)
+
 
 def column(rows: Iterable[StepFinished], name: str) -> list[float]:
     """The finite values of a column, oldest first."""

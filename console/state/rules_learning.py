@@ -12,33 +12,39 @@ NO_SIGNAL_STEPS = 3
 IN_A_ROW = 2
 """Steps in a row that a drift must last before it warns; one step is enough for what is critical."""
 DROP_NOW, DROP_BEFORE = 3, 10
-SOLVED = 0.99
 
 
 def no_signal(look: Look) -> Iterator[Finding]:
-    """Groups whose rewards are all equal give no gradient."""
-    rows = look.rows[-NO_SIGNAL_STEPS:]
+    """Groups whose rewards are all equal give no gradient. When that is so because tasks are solved, all is well."""
+    rows, limit = look.rows[-NO_SIGNAL_STEPS:], look.limits.no_signal_share
     without = [row.groups_zero_variance / row.groups_kept if row.groups_kept else 0.0 for row in rows]
-    if len(without) < SIGNAL_STEPS or any(part < look.limits.no_signal_share for part in without[-SIGNAL_STEPS:]):
+    last, solved = without[-SIGNAL_STEPS:], look.solved
+    none = len(without) == NO_SIGNAL_STEPS and min(without) == 1.0
+    if len(last) < SIGNAL_STEPS or not min(last) or min(last) < limit or (solved and not none):
         return
-    none = len(without) == NO_SIGNAL_STEPS and all(part == 1.0 for part in without)
-    if not without[-1]:
-        return
-    reward = rows[-1].reward_mean
-    solved = none and reward is not None and reward >= SOLVED
+    if solved:
+        text, remedy = (
+            f"no group had a reward spread in {NO_SIGNAL_STEPS} steps: the tasks are solved",
+            "stop, or take harder tasks",
+        )
+    elif none:
+        text, remedy = (
+            f"no group had a reward spread in {NO_SIGNAL_STEPS} steps",
+            "tasks may be too easy, too hard, or their verifiers broken",
+        )
+    else:
+        text, remedy = (
+            f"{share(limit)} or more of the groups have no reward spread",
+            "tasks may be too easy, too hard, or their verifiers broken",
+        )
     yield Finding(
         key="learning.no_signal",
-        level=level(none),
-        text=f"no group had a reward spread in {NO_SIGNAL_STEPS} steps" + (": every trial succeeds" if solved else "")
-        if none
-        else f"{share(without[-1])} of the groups have no reward spread",
+        level=level(none and not solved),
+        text=text,
         consequence="nothing is learnt" if none else "no gradient from these groups",
-        remedy="the tasks are solved: take harder ones, or stop"
-        if solved
-        else "tasks may be too easy, too hard, or their verifiers broken",
+        remedy=remedy,
         action="stop_after_step" if none else "",
-        figure=without[-1],
-        basis="solved" if solved else "",
+        clear=look.settle,
     )
 
 
@@ -78,6 +84,7 @@ def kl(look: Look) -> Iterator[Finding]:
             consequence="the update fits another policy than the one that sampled",
             remedy="check renderer and sampling temperature; a lower learning rate helps against drift",
             action="stop_after_step" if bad else "",
+            clear=look.settle,
             figure=last,
         )
 
@@ -96,12 +103,13 @@ def clipped(look: Look) -> Iterator[Finding]:
             text=f"step {look.rows[-1].step}: {share(last)} of the trained tokens are clipped",
             consequence="they give no gradient",
             remedy="lower the learning rate or the number of substeps, and check the KL",
+            clear=look.settle,
             figure=last,
         )
 
 
 def entropy(look: Look) -> Iterator[Finding]:
-    """The policy's entropy collapses or explodes."""
+    """The policy's entropy collapses or explodes. That it falls while rewards rise is what learning looks like."""
     limits, first = look.limits, look.first("entropy")
     values = column(look.rows[-IN_A_ROW:], "entropy")
     if not first or first < 0 or not values:
@@ -111,6 +119,8 @@ def entropy(look: Look) -> Iterator[Finding]:
         ("low", ratios[-1] < limits.entropy_low_critical, max(ratios) < limits.entropy_low),
         ("high", ratios[-1] > limits.entropy_high_critical, min(ratios) > limits.entropy_high),
     ):
+        if side == "low" and (look.rising or look.solved):
+            continue
         if bad or (warns and len(ratios) == IN_A_ROW):
             yield Finding(
                 key=f"learning.entropy_{side}",
@@ -119,6 +129,7 @@ def entropy(look: Look) -> Iterator[Finding]:
                 consequence="the policy tries nothing new" if side == "low" else "the policy falls apart",
                 remedy="lower the learning rate; resume from an earlier checkpoint if rewards fall",
                 action="stop_after_step" if bad else "",
+                clear=look.settle,
                 figure=ratios[-1],
             )
 
@@ -136,6 +147,7 @@ def gradient(look: Look) -> Iterator[Finding]:
             text=f"step {look.rows[-1].step}: gradient norm {last:.2g}, usually {usual:.2g}",
             consequence="one step can undo many",
             remedy="look at the rewards and lengths of this batch; a lower learning rate bounds the damage",
+            clear=look.settle,
             figure=last / usual,
         )
 
@@ -156,6 +168,7 @@ def reward_drop(look: Look) -> Iterator[Finding]:
             f"{DROP_BEFORE} before",
             consequence="the policy may have collapsed",
             remedy="look at transcripts, entropy and KL; resume from an earlier checkpoint if it stays",
+            clear=look.settle,
             figure=abs(now),
         )
 

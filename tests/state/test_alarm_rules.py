@@ -395,10 +395,29 @@ def test_what_infrastructure_failures_lead_to() -> None:
 
 
 def test_solved_tasks_are_no_riddle() -> None:
-    solved = rows(*[{"groups_zero_variance": 4, "reward_mean": 1.0}] * 3)
-    assert "every trial succeeds" in one(live(solved), "learning.no_signal").text
-    failed = rows(*[{"groups_zero_variance": 4, "reward_mean": 0.0}] * 3)
-    assert "too hard" in one(live(failed), "learning.no_signal").remedy
+    """Groups agree since every trial succeeds: no alarm while some still learn, and a calm one when none does."""
+    agree = {"groups_zero_variance": 3, "reward_mean": 0.95}
+    assert levels(live(rows(*[agree] * 4))) == {}
+    done = {"groups_zero_variance": 4, "reward_mean": 1.0}
+    finding = one(live(rows(*[done] * 4)), "learning.no_signal")
+    assert finding.level == "warning" and "solved" in finding.text
+    failed = one(live(rows(*[done | {"reward_mean": 0.0}] * 3)), "learning.no_signal")
+    assert failed.level == "critical" and "too hard" in failed.remedy
+
+
+def test_entropy_that_falls_while_rewards_rise_is_learning() -> None:
+    low = {"entropy": 0.1}
+    assert levels(live(rows(*[low | {"reward_mean": 0.52}] * 4)))["learning.entropy_low"] == "critical"
+    assert levels(live(rows(*[low | {"reward_mean": 0.6}] * 4))) == {}
+    solved = low | {"reward_mean": 0.9, "groups_zero_variance": 3}
+    assert levels(live(rows(*[solved] * 30))) == {}
+    assert levels(live(rows(*[solved | {"groups_zero_variance": 0}] * 30)))["learning.entropy_low"] == "critical"
+    high = {"entropy": 9.0, "reward_mean": 0.9}
+    assert levels(live(rows(*[high] * 4)))["learning.entropy_high"] == "critical"
+
+
+def test_figures_of_steps_must_stay_good_for_two_steps() -> None:
+    assert one(live(rows({"clip_fraction": 0.9})), "learning.clip").clear == 200.0
 
 
 def test_hostile_names_are_clean_and_bounded() -> None:
