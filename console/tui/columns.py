@@ -30,12 +30,12 @@ class Key(NamedTuple):
 
 
 class Buckets:
-    """A column at a width: for every dot the least, greatest, first and last of its values; None for a dot without.
+    """A column at a width: for every dot the least, greatest, first, last and mean of its values, None without any.
 
     `joined[dot]`: the dot's first row follows a row with a value, so that a curve goes on. A missing value makes a gap.
     """
 
-    __slots__ = ("first", "high", "joined", "last", "low", "rows")
+    __slots__ = ("_count", "_total", "first", "high", "joined", "last", "low", "rows")
 
     def __init__(self, dots: int) -> None:
         self.low: list[float | None] = [None] * dots
@@ -44,6 +44,13 @@ class Buckets:
         self.last: list[float | None] = [None] * dots
         self.joined = [False] * dots
         self.rows = 0
+        self._total = [0.0] * dots
+        self._count = [0] * dots
+
+    @property
+    def mean(self) -> list[float | None]:
+        """By dot."""
+        return [total / n if n else None for total, n in zip(self._total, self._count, strict=True)]
 
     def extend(self, steps: list[int], values: array[float], x: XScale) -> None:
         """Take in the rows that came since."""
@@ -61,6 +68,8 @@ class Buckets:
                 else:
                     self.low[dot], self.high[dot] = min(before, least), max(cast(float, self.high[dot]), greatest)
                 self.last[dot] = known[-1]
+                self._total[dot] += sum(known)
+                self._count[dot] += len(known)
             at = end
         self.rows = total
 

@@ -25,9 +25,11 @@ _ASCII_MARKS = "*+x"
 _DASHES = ((1, 1), (6, 3), (4, 1))
 """Of each series: period in dots, and how many of them are drawn."""
 _SAMPLES = ("⠤⠤⠤", "⠤⠄⠤", "⠄⠄⠄")
-_RAW, _RAW_ASCII = "muted", "."
+_RAW, _RAW_ASCII = "muted", ":"
 _BAND, _BAND_ASCII = "rule", "."
 _NONFINITE = "!"
+DENSE = 4
+"""From so many steps a dot on, the curve is their mean, and their extremes are light dots around it."""
 
 Masks = list[int]
 """One number a dot column; bit `y` is the dot `y` from the top."""
@@ -53,7 +55,6 @@ def curves(columns: Columns, chart: Chart, look: Look, cells: int, rows: int) ->
         return empty(cells, rows, "no value above zero" if log and _known(columns, chart) else "no values")
     place, x, y = scales
     keys = [Key(id, look.smoothing, log) for id in chart.figures]
-    raw = Key(chart.figures[0], 0.0, log)
     down = 1 if look.ascii else 4
     size = place.body * down
     band = None
@@ -61,21 +62,28 @@ def curves(columns: Columns, chart: Chart, look: Look, cells: int, rows: int) ->
         edges = [columns.buckets(Key(id), x) for id in chart.band]
         band = _between(edges[0], edges[1], y, size, sparse=not look.ascii)
     layers: list[tuple[Masks, str, str]] = []
+    dense = steps_a_dot(x) >= DENSE
     for n, key in enumerate(keys):
         found = columns.buckets(key, x)
-        masks = _curve(found, y, size)
+        masks = _curve(found, y, size, dense)
         if n and not look.ascii:
             period, drawn = _DASHES[n]
             masks = [m if dot % period < drawn or _lonely(found, dot) else 0 for dot, m in enumerate(masks)]
         layers.append((masks, _ROLES[n], _ASCII_MARKS[n]))
-    if look.smoothing:
-        layers.append((_points(columns.buckets(raw, x), y, size), _RAW, _RAW_ASCII))
+    if dense or look.smoothing:
+        for id in chart.figures:
+            layers.append((_extremes(columns.buckets(Key(id, 0.0, log), x), y, size), _RAW, _RAW_ASCII))
     if band is not None:
         layers.append((band, _BAND, _BAND_ASCII))
     body = _body(layers, place, look.ascii)
     _zero_line(body, y, down, look)
     _mark_nonfinite(body, columns, chart, x)
     return surround(body, place, x, y, look, _legend(columns, chart, look), down)
+
+
+def steps_a_dot(x: XScale) -> float:
+    """How many steps a dot of the curves stands for."""
+    return x.span / (x.dots - 1)
 
 
 def curve_scales(
@@ -105,7 +113,9 @@ def step_at(columns: Columns, chart: Chart, look: Look, cells: int, rows: int, c
 
 def skipped(columns: Columns, chart: Chart) -> int:
     """How many values a logarithmic axis cannot show."""
-    return sum(v <= 0 for id in chart.figures for v in columns.values(Key(id)))
+    return columns.picture(
+        ("skipped", chart.id), lambda: sum(v <= 0 for id in chart.figures for v in columns.values(Key(id)))
+    )
 
 
 def _known(columns: Columns, chart: Chart) -> bool:
@@ -144,15 +154,17 @@ def _run(a: int, b: int) -> int:
     return ((1 << (b - a + 1)) - 1) << a
 
 
-def _curve(found: Buckets, y: YScale, size: int) -> Masks:
-    masks = [0] * len(found.low)
+def _curve(found: Buckets, y: YScale, size: int, dense: bool) -> Masks:
+    """All values in their order, or, `dense`, the mean of each dot."""
+    low, high, first, last = [found.mean] * 4 if dense else (found.low, found.high, found.first, found.last)
+    masks = [0] * len(low)
     before = -1
-    for dot, low in enumerate(found.low):
-        if low is None:
+    for dot, least in enumerate(low):
+        if least is None:
             continue
-        masks[dot] |= _run(y.dot(low, size), y.dot(_value(found.high[dot]), size))
+        masks[dot] |= _run(y.dot(least, size), y.dot(_value(high[dot]), size))
         if found.joined[dot] and before >= 0:
-            _join(masks, before, y.dot(_value(found.last[before]), size), dot, y.dot(_value(found.first[dot]), size))
+            _join(masks, before, y.dot(_value(last[before]), size), dot, y.dot(_value(first[dot]), size))
         before = dot
     _thicken(masks, found, size)
     return masks
@@ -190,12 +202,17 @@ def _thicken(masks: Masks, found: Buckets, size: int) -> None:
             masks[dot + 1 if dot + 1 < len(masks) else dot - 1] |= more
 
 
-def _points(found: Buckets, y: YScale, size: int) -> Masks:
-    """Only the extremes of each dot, not joined."""
-    return [
-        0 if low is None or high is None else 1 << y.dot(low, size) | 1 << y.dot(high, size)
-        for low, high in zip(found.low, found.high, strict=True)
-    ]
+def _extremes(found: Buckets, y: YScale, size: int) -> Masks:
+    """The least and the greatest of each dot, every other dot between them."""
+    pattern = int("01" * ((size + 1) // 2), 2)
+    masks: Masks = []
+    for low, high in zip(found.low, found.high, strict=True):
+        if low is None or high is None:
+            masks.append(0)
+            continue
+        bottom, top = y.dot(low, size), y.dot(high, size)
+        masks.append(_run(bottom, top) & pattern | 1 << bottom | 1 << top)
+    return masks
 
 
 def _between(lower: Buckets, upper: Buckets, y: YScale, size: int, sparse: bool) -> Masks:

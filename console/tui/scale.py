@@ -103,7 +103,7 @@ def y_scale(low: float, high: float, rows: int, kind: Kind = "number", floor: fl
     Its ends are round too, at fifths of a tick, so that they stay where they are while values move inside.
     """
     low, high = max(-_LARGEST, min(low, _LARGEST)), max(-_LARGEST, min(high, _LARGEST))
-    if high - low <= 1e-12 * max(abs(low), abs(high)):
+    if high - low <= max(1e-12 * max(abs(low), abs(high)), 1 / _LARGEST):
         pad = abs(high) * 0.1 or (1.0 if kind in ("count", "seconds") else 0.5)
         low, high = low - pad if floor is None else floor, high + pad
     wanted = max(1, min(5, (rows - 1) // 2))

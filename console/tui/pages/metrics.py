@@ -8,7 +8,7 @@ from functools import partialmethod
 from typing import TYPE_CHECKING
 
 from console.journal.events import StepFinished
-from console.tui.axes import Look
+from console.tui.axes import LABEL, Look, area, steps_scale
 from console.tui.columns import Columns, columns_of, getter
 from console.tui.layout import Box
 from console.tui.pages.page import Page, Painted
@@ -16,7 +16,7 @@ from console.tui.panes import figures
 from console.tui.panes.frame import ruled
 from console.tui.panes.plots import MOST_PLOTS, Grid, arrange, fitting_title
 from console.tui.picture import ENDED, Scene
-from console.tui.plot import chart_lines, chart_title, step_at, value_text
+from console.tui.plot import DENSE, chart_lines, chart_title, step_at, steps_a_dot, value_text
 from console.tui.series import CHARTS, FIGURES, Chart
 from console.tui.text import Line, Span, cell, fit, line, wrap
 
@@ -79,7 +79,7 @@ class MetricsPage(Page):
         focus = self._settle(charts)
         self._shown, self._names = {}, []
         boxes = {"metrics": Box(region.x, region.y, region.width, 1)}
-        lines = {"metrics": [self._status(scene, columns, row, charts, region.width)]}
+        lines: dict[str, list[Line]] = {}
         body = Box(region.x, region.y + 1, region.width, region.height - 1)
         if self._table:
             boxes["figures"], lines["figures"] = body, self._table_lines(scene, row, body)
@@ -90,6 +90,7 @@ class MetricsPage(Page):
             boxes["plot1"], lines["plot1"] = body, self._plot(scene, columns, focus, body, alone=True)
         else:
             self._paint_grid(scene, columns, charts, focus, body, boxes, lines)
+        lines["metrics"] = [self._status(scene, columns, row, charts, region.width)]
         return Painted(boxes, lines)
 
     def _settle(self, charts: list[Chart]) -> Chart | None:
@@ -185,12 +186,25 @@ class MetricsPage(Page):
             last = "" if self._cursor is not None else ", the last one"
             where = f"step {row.step} of {columns.steps[0]}..{columns.steps[-1]}{last}"
             parts += [Span(f" {scene.marks.separator} ", "rule"), Span(where)]
+        steps, notes = self._steps_a_dot(scene, columns), []
         if self._smoothing:
-            parts += [Span(f" {scene.marks.separator} ", "rule"), Span(f"EMA {self._smoothing:g}, raw values as dots")]
+            notes.append(f"EMA {self._smoothing:g}, raw values lighter")
+        elif steps >= DENSE:
+            notes.append(f"a dot: mean of {steps:.0f} steps")
+        for note in notes:
+            parts += [Span(f" {scene.marks.separator} ", "rule"), Span(note, "muted")]
         if self._filter:
             found = f"filter {self._filter}: {len(charts)} of {len(CHARTS)} plots"
             parts += [Span(f" {scene.marks.separator} ", "rule"), Span(found, "limit")]
         return fit(parts, cells)
+
+    def _steps_a_dot(self, scene: Scene, columns: Columns) -> float:
+        """Of the first plot that is shown; 0 without one."""
+        chart, box = next(iter(self._shown.values()), (None, None))
+        if chart is None or box is None:
+            return 0.0
+        look = self._look(scene, chart)
+        return steps_a_dot(steps_scale(columns, look, area(box.width - 1, box.height - 1, LABEL, False)))
 
     # --- the cursor ---
 
