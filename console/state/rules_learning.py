@@ -22,21 +22,12 @@ def no_signal(look: Look) -> Iterator[Finding]:
     none = len(without) == NO_SIGNAL_STEPS and min(without) == 1.0
     if len(last) < SIGNAL_STEPS or not min(last) or min(last) < limit or (solved and not none):
         return
+    text = f"{share(limit)} or more of the groups have no reward spread"
+    remedy = "tasks may be too easy, too hard, or their verifiers broken"
+    if none:
+        text = f"no group had a reward spread in {NO_SIGNAL_STEPS} steps"
     if solved:
-        text, remedy = (
-            f"no group had a reward spread in {NO_SIGNAL_STEPS} steps: the tasks are solved",
-            "stop, or take harder tasks",
-        )
-    elif none:
-        text, remedy = (
-            f"no group had a reward spread in {NO_SIGNAL_STEPS} steps",
-            "tasks may be too easy, too hard, or their verifiers broken",
-        )
-    else:
-        text, remedy = (
-            f"{share(limit)} or more of the groups have no reward spread",
-            "tasks may be too easy, too hard, or their verifiers broken",
-        )
+        text, remedy = f"{text}: the tasks are solved", "stop, or take harder tasks"
     yield Finding(
         key="learning.no_signal",
         level=level(none and not solved),
