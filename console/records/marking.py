@@ -10,7 +10,7 @@ from itertools import batched
 from console.errors import RecordingError
 from console.journal.layout import Damage
 from console.records.run_dir import RunRecord
-from console.records.timeline import AlarmMark, Gap, Marks, MarkScan
+from console.records.timeline import Gap, Marks, MarkScan
 
 BATCH = 1024
 PUBLISHED_EVERY = 16
@@ -64,13 +64,11 @@ class MarkReader:
         self.marks = scan.marks()
         self.complete = True
 
-    def follow(self) -> list[AlarmMark]:
-        """Take in what the record has by now; the alarms that opened in it. Nothing before it is complete."""
-        if not self.complete or self._record.journal.last_seq <= self._scan.seq:
-            return []
-        opened = self._scan.feed(self._record.journal.events(self._scan.seq))
-        self.marks = self._scan.marks()
-        return opened
+    def follow(self) -> None:
+        """Take in what the record has by now. Nothing happens before all that was there has been read."""
+        if self.complete and self._record.journal.last_seq > self._scan.seq:
+            self._scan.feed(self._record.journal.events(self._scan.seq))
+            self.marks = self._scan.marks()
 
 
 def missing(holes: tuple[Gap, ...], damage: list[Damage], moment: Callable[[float], str]) -> str:

@@ -110,9 +110,8 @@ class MarkScan:
         self._ts = first_ts
         self._tries = 0
 
-    def feed(self, events: Iterable[ev.Event]) -> list[AlarmMark]:
-        """Take more events; the alarms that opened in them."""
-        before = len(self._alarms)
+    def feed(self, events: Iterable[ev.Event]) -> None:
+        """Take more events."""
         for event in events:
             if event.seq > self.seq + 1 and len(self._holes) < HOLES_KEPT:
                 self._holes.append(
@@ -134,7 +133,6 @@ class MarkScan:
                 case ev.RunStarted() | ev.RunFinished():
                     for key in list(self._open):
                         self._closed(key, event.ts)
-        return self._alarms[before:]
 
     def end(self, last_seq: int, last_ts: float) -> None:
         """Nothing follows up to `last_seq`: what lacks there is a hole too."""

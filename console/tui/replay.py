@@ -79,7 +79,7 @@ class ReplaySource:
         self._clock = clock
         self._line = record.timeline()
         self._marks = MarkReader(record)
-        self._alarm: AlarmMark | None = None
+        self._present = self._line.last_seq
         self._pending: ev.Event | None = None
         self._events: Iterator[ev.Event] = iter(())
         self._last_poll = self._last_refresh = clock()
@@ -133,10 +133,13 @@ class ReplaySource:
     def _news(self) -> str:
         if self.trouble:
             return self.trouble
-        if self._alarm is not None:
-            return f"{self._alarm.level} alarm in the live run, {_moment(self._alarm.ts)}: {self._alarm.text}"
         marks = self._line.marks
-        return self.missing() if marks is not None and marks.holes else ""
+        if marks is None:
+            return ""
+        alarm = next((one for one in reversed(marks.alarms) if one.closed is None), None)
+        if self.live is not None and alarm is not None and alarm.seq > self._present:
+            return f"{alarm.level} alarm in the live run, {_moment(alarm.ts)}: {alarm.text}"
+        return self.missing() if marks.holes else ""
 
     def now(self) -> float:
         """The time of the recording, Unix seconds."""
@@ -222,9 +225,7 @@ class ReplaySource:
             if self._pending is None:
                 self._open_after(self.view.state.seq)
             self.version += 1
-        opened = self._marks.follow()
-        if opened and self.live is not None:
-            self._alarm = opened[-1]
+        self._marks.follow()
 
     def _apply_next(self) -> None:
         event = self._pending
