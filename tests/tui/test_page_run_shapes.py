@@ -275,13 +275,13 @@ def test_what_an_agent_does_is_told_as_far_as_it_is_known(inflight: int, reporte
 
 def test_groups_that_need_the_operator_come_first() -> None:
     scene = step_of(
-        6, 1, phase(0, 0), ended(1, 0), ev.GroupFinished(step=0, group=1, kept=True),
+        6, 1, phase(0, 0, "verify"), ended(1, 0), ev.GroupFinished(step=0, group=1, kept=True),
         ended(2, 0, "infrastructure", None), ended(4, 0, "infrastructure", None),
-        ev.TrialHeld(step=0, group=4, trial=0, deadline=9e9), phase(5, 0, "verify"),
+        ev.TrialHeld(step=0, group=4, trial=0, deadline=9e9), phase(5, 0),
     )  # fmt: skip
     assert [g.group + 1 for g in scene.groups] == [5, 3, 1, 6, 4, 2]
     later = ordered(scene.state, scene.selection, 1000.0)
-    assert [g.group + 1 for g in later] == [5, 3, 1, 6, 4, 2]  # 1 stalls, which comes before 6
+    assert [g.group + 1 for g in later] == [5, 3, 6, 1, 4, 2]  # the agent of g6 has stalled by then
 
 
 def test_tries_are_counted_against_what_is_allowed() -> None:
