@@ -31,7 +31,7 @@ def paint(desk: Desk, width: int, height: int, prompt: Prompt | None = None) -> 
         box = Box(0, 0, width, height)
         rows = header.tiny(scene, width, height, (MIN_WIDTH, MIN_HEIGHT))
         if prompt is not None:
-            rows = [*rows[: height - 1], prompt.lines(width)]
+            rows = [*rows[: height - 1], *[()] * (height - 1 - len(rows)), prompt.lines(width)]
         return Painted({"tiny": box}, {"tiny": rows})
     boxes, lines = _frame(scene, desk, width, height)
     top = max((box.y + box.height for name, box in boxes.items() if name not in _FOOT), default=0)

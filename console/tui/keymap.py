@@ -45,10 +45,12 @@ _PUNCTUATION = {_sign_name(c): c for c in map(chr, range(0x21, 0x7F)) if not c.i
 
 def key_name(text: str) -> str:
     """A key as Textual names it: `?` is question_mark, `ctrl+X` is ctrl+x. Raises `ValueError` for no such key."""
-    head, _, last = text.strip().rpartition("+")
-    if not last:  # the key is + itself
-        head, last = head.rstrip("+"), "+" if "+" in text else ""
-    modifiers = [m for m in head.split("+") if m]
+    text = text.strip()
+    if text == "+" or text.endswith("++"):  # the key is + itself
+        head, last = text[:-2], "+"
+    else:
+        head, _, last = text.rpartition("+")
+    modifiers = head.split("+") if head else []
     known = {m.lower() for m in modifiers}
     if len(last) == 1 and last.isprintable() and last.isascii():
         name = last if last.isalnum() else "space" if last == " " else _sign_name(last)

@@ -58,7 +58,7 @@ class Prompt:
 
     def insert(self, text: str) -> None:
         """Put text in at the cursor, on one line and without what a terminal would obey."""
-        clean = sanitize(text, limit=LONGEST)[: max(0, LONGEST - len(self.text))]
+        clean = sanitize(text.rstrip("\r\n"), limit=LONGEST)[: max(0, LONGEST - len(self.text))]
         if clean:
             self._edit(self.text[: self.at] + clean + self.text[self.at :], self.at + len(clean))
 
