@@ -157,6 +157,6 @@ class ScrubPage(Page):
         """To where it was."""
         seq, now, playing = self._from
         self._source.seek(seq)
-        self._source.seek_time(now)
+        self._source.seek_clock(now)
         self._source.playing = playing
         self.desk.back()
