@@ -92,14 +92,11 @@ class StepEnds:
 
 def _begin(rows: list[Event], step: int) -> int:
     """The `seq` after which the step's events stand that count: those of its last time, when a resume did it again."""
-    begin = before = 0
+    begin = 0
     for row in rows:
         undone = isinstance(row, RunStarted) and row.resumed_from is not None and row.resumed_from <= step
-        if isinstance(row, StepFinished) and row.step == step:
-            begin = before
-        elif undone or (isinstance(row, StepFinished) and row.step < step):
+        if undone or (isinstance(row, StepFinished) and row.step < step):
             begin = row.seq
-        before = row.seq
     return begin
 
 

@@ -223,8 +223,6 @@ async def test_a_viewer_too_slow_to_read_is_dropped_and_frees_the_watch(engine, 
 
 async def test_the_end_of_the_engine_is_no_hand_over(engine, come):
     await come("ada@host")
-    engine.audit.close()
-    engine.server.watch.close()
     await engine.server.close()
     assert passed(engine) == [("ada@host", "")]
 

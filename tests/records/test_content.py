@@ -67,6 +67,7 @@ class Run:
             found += page.turns or page.tokens or page.lines
             if not page.more:
                 return found
+            assert not page.over
             assert page.cursor > cursor
             cursor = page.cursor
 
@@ -108,7 +109,7 @@ def test_a_line_that_is_half_written_comes_when_it_is_whole(run):
     run.log()
     path = run.path / "capture/calls-000000.jsonl"
     whole = path.read_bytes()
-    path.write_bytes(whole + whole.replace(b'"call":0', b'"call":1')[:40])
+    path.write_bytes(whole + whole.replace(b".t0.", b".t9.")[:40])
     first = run.ask()
     assert first.calls == 1
     path.write_bytes(whole)  # the write failed and was taken back
@@ -229,6 +230,15 @@ def test_the_directory_of_a_running_trial_bears_its_key(run):
     assert "no files" in run.ask("log", trial=2).note
 
 
+def test_nothing_follows_when_the_engine_has_ended(run):
+    run.log()
+    assert not run.ask().over
+    run.emit(ev.RunFinished(status="stopped", exit_code=3))
+    assert run.ask().over and run.ask("log").over
+    run.emit(ev.RunStarted(run_id="r", resumed_from=0))
+    assert not run.ask().over
+
+
 def test_a_log_is_followed_by_lines(run):
     path = run.trial_dir("t__s0.g0.t0.y0-a") / "trial.log"
     path.write_bytes(b"one\ntwo\r\nhal")
@@ -265,6 +275,19 @@ def test_verifier_output_comes_with_its_files_tests_first(run):
     wanted = ["== verifier/test-stdout.txt ==", "1 passed", "== verifier/a-report.txt ==", "report"]
     wanted += ["== verifier/reward.txt ==", "1", "== steps/second/verifier/test-stdout.txt ==", "2 passed"]
     assert run.ask("verifier").lines == wanted == run.all("verifier", limit=1)
+
+
+def test_while_the_tests_run_their_output_is_followed(run):
+    verifier = run.trial_dir("t__s0.g0.t0.y0-a") / "verifier"
+    (verifier / "a-report.txt").write_text("report\n")
+    assert run.ask("verifier").lines == [] and "has not run yet" in run.ask("verifier").note
+    (verifier / "test-stdout.txt").write_text("1 passed\n")
+    first = run.ask("verifier")
+    assert first.lines == ["== verifier/test-stdout.txt ==", "1 passed"]
+    (verifier / "test-stdout.txt").write_text("1 passed\n2 passed\n")
+    run.end(name="t__s0.g0.t0.y0-a")
+    rest = run.ask("verifier", cursor=first.cursor)
+    assert rest.lines == ["2 passed", "== verifier/a-report.txt ==", "report"] and rest.over
 
 
 def test_a_result_is_pretty_and_has_no_secrets(run):
@@ -319,7 +342,7 @@ def test_nothing_outside_the_run_is_ever_read(run, tmp_path, trick):
         for where in (str(secret), "..", "/", f"{run.path}/trials/../../{secret.name}", f"{run.path}/trials/.."):
             run.emit(ev.TrialFinished(step=0, group=0, trial=0, outcome="completed", trial_dir=where))
             for kind in ("log", "result", "verifier"):
-                assert "SECRET" not in str(run.ask(kind)) and run.ask(kind).note
+                assert "SECRET" not in str(run.ask(kind)) and "not in the run directory" in run.ask(kind).note
     for kind in ("log", "result", "verifier"):
         answer = run.ask(kind)
         assert "SECRET" not in str(answer) and answer.lines == [] and answer.note
