@@ -244,7 +244,13 @@ async def test_next_alarm_goes_where_the_alarm_is(recording: Path) -> None:
         assert at(app) == (0, 2)
         page.do_next_alarm()
         await pilot.pause()
+        assert at(app) == (0, 2) and "no alarm opens after this" in "\n".join(shown(app))
+        app.source.mode = "live"  # there, what names no group is told
+        page.do_next_alarm()
+        await pilot.pause()
         assert at(app) == (0, 2) and "little room: look" in "\n".join(shown(app))
+        page.do_next_alarm()
+        assert at(app) == HELD
 
 
 async def test_a_hidden_alarm_takes_the_filter_away(recording: Path) -> None:

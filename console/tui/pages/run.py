@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from console.errors import UsageError
 from console.state.model import GroupState, TrialState
@@ -16,7 +17,6 @@ from console.tui.layout import Box, Layout
 from console.tui.pages.page import Page, Painted
 from console.tui.panes import groups as groups_pane
 from console.tui.picture import SORTS, Scene, Selection, asking, held_trials, shown_trials
-from console.tui.replaying import Replaying
 from console.tui.tail import Tail, Target
 
 if TYPE_CHECKING:
@@ -27,6 +27,14 @@ FOCUSABLE = ("groups", "trials", "detail", "events", "capture", "reward")
 _NAMED = re.compile(r"(?:^|[.:/ ])g(\d{1,6})(?:/t(\d{1,6}))?$")
 """A group, or a trial, at the end of an alarm's key."""
 _FAR = 10**9
+
+
+class Spot(NamedTuple):
+    """Something that needs the operator: its key, and the group and trial (from 0) that it is about."""
+
+    key: str
+    group: int | None = None
+    trial: int | None = None
 
 
 class RunPage(Page):
@@ -88,42 +96,48 @@ class RunPage(Page):
 
         In a replay, where nothing more waits here, the next alarm in time.
         """
-        scene, selection = self.desk.scene(), self._selection
-        spots: list[tuple[str, int | None, int | None]] = [
-            (f"held.g{g.group + 1}/t{t.trial + 1}", g.group, t.trial) for g, t in held_trials(scene.state)
-        ]
-        for one in asking(scene.state, scene.now):
-            if not (spots and one.key.startswith("held.")):
-                group, trial = _named(one.key)
-                spots.append((one.key, group if group in scene.state.groups else None, trial))
-        keys = [key for key, _, _ in spots]
-        there = self._alarm_at in keys and self._is_at(spots[keys.index(self._alarm_at)])
-        at = (keys.index(self._alarm_at) + 1) % len(keys) if there else 0
-        in_time = getattr(Replaying(self.desk), "do_next_alarm", None) if self.desk.source.mode == "replay" else None
-        if in_time is not None and (not spots or (there and at == 0)):
-            self._alarm_at = ""
-            in_time()
-            return
-        if not spots:
+        spots, replay = self._spots(), self.desk.source.mode == "replay"
+        here = next((i for i, spot in enumerate(spots) if self._is_at(spot)), -1)
+        if replay and here + 1 >= len(spots):
+            before = self.desk.state.seq
+            self.desk.replaying.do_next_alarm()
+            spots = self._spots() if self.desk.state.seq != before else []
+            if spots:
+                self._go(spots[0])
+        elif spots:
+            self._go(spots[(here + 1) % len(spots)])
+        else:
             self.desk.say("nothing needs you: no trial is held, no alarm asks")
-            return
-        self._alarm_at, number, index = spots[at]
-        if number is None:
-            alarm = scene.state.alarms[self._alarm_at]
+
+    def _spots(self) -> list[Spot]:
+        """What needs the operator; in a replay only what can be selected."""
+        scene = self.desk.scene()
+        state = scene.state
+        held = [Spot(f"held.g{g.group + 1}/t{t.trial + 1}", g.group, t.trial) for g, t in held_trials(state)]
+        alarms = [one.key for one in asking(state, scene.now) if not (held and one.key.startswith("held."))]
+        found = [*held, *(_spot(key, state.groups) for key in alarms)]
+        return found if self.desk.source.mode == "live" else [spot for spot in found if spot.group is not None]
+
+    def _is_at(self, spot: Spot) -> bool:
+        """Whether the selection still is where `!` has put it."""
+        chosen = self._selection
+        there = spot.group is None or (chosen.group == spot.group and spot.trial in (None, chosen.trial))
+        return spot.key == self._alarm_at and there
+
+    def _go(self, spot: Spot) -> None:
+        """Select it; an alarm of the whole run is told."""
+        selection, self._alarm_at = self._selection, spot.key
+        if spot.group is None:
+            alarm = self.desk.scene().state.alarms[spot.key]
             self.desk.say(f"{alarm.text}{f': {alarm.remedy}' if alarm.remedy else ''}", "limit")
             return
-        if selection.filter and not any(g.group == number for g in scene.groups):
+        if selection.filter and not any(g.group == spot.group for g in self.desk.scene().groups):
             selection.filter = Filter()
             self.desk.say("the filter hid it: it is cleared", "limit")
-        selection.group, selection.trial = number, index or 0
-        selection.focus, selection.pinned = "groups" if index is None else "trials", True
+        selection.group, selection.trial = spot.group, spot.trial or 0
+        selection.focus, selection.pinned = "groups" if spot.trial is None else "trials", True
         if selection.zoom:
             selection.zoom = selection.focus
-
-    def _is_at(self, spot: tuple[str, int | None, int | None]) -> bool:
-        """Whether the selection still is where `!` has put it."""
-        _, group, trial = spot
-        return group is None or (self._selection.group == group and trial in (None, self._selection.trial))
 
     def do_mark(self) -> None:
         """Mark the selected group, or take its mark away, and go on to the next one."""
@@ -364,12 +378,12 @@ class RunPage(Page):
             self.desk.back()
 
 
-def _named(key: str) -> tuple[int | None, int | None]:
-    """Group and trial that an alarm's key names, from 0."""
+def _spot(key: str, groups: Container[int]) -> Spot:
+    """Group and trial that an alarm's key names, from 0, when there is such a group."""
     found = _NAMED.search(key)
-    if found is None:
-        return None, None
-    return int(found[1]) - 1, None if found[2] is None else int(found[2]) - 1
+    if found is None or int(found[1]) - 1 not in groups:
+        return Spot(key)
+    return Spot(key, int(found[1]) - 1, None if found[2] is None else int(found[2]) - 1)
 
 
 def _target(scene: Scene) -> Target | None:
