@@ -19,9 +19,10 @@ from aiohttp import web
 from console.engine import notify
 from console.engine.board import Board
 from console.engine.notify import Notifier
+from console.engine.supervisor import Engine
 from console.journal import events as ev
 from console.journal.reader import Journal
-from console.training.options import ConsoleOptions
+from console.training.options import ConsoleOptions, parse
 
 SECRET = "s3cret"
 
@@ -279,3 +280,21 @@ async def test_a_ping_that_fails_is_told_once(started: Any, site: Site, tmp_path
     await until(lambda: len(site.gets) >= count + 2)
     await board.close(end())
     assert notes(tmp_path) == ["console.ping_url answers with HTTP 404; further failures are only counted"]
+
+
+async def test_an_engine_tells_and_records_what_its_options_say(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    words = ["config.learning_rate=1e-6", "config.model_name=m", "config.max_tokens=8", f"config.log_path={run_dir}"]
+    words += ["config.dataset_builder.tasks_dir=/nowhere", "harbor.trial_config=t.json", "console.alarms.kl=0.5"]
+    engine = Engine(parse([*words, f"console.notify_webhook={site.url}"]), run_dir, "r1", "stop")
+    await engine.start()
+    await engine.board.close(end("stopped", 3))
+    assert [notice["event"] for notice in site.posts] == ["run.ended"]
+    state = engine.board.view.state
+    assert state.thresholds["kl"] == 0.5 and state.thresholds["clip_share"] == 0.2
+    assert state.config["console.notify_webhook"] == "[redacted]"
+    assert SECRET.encode() not in b"".join(p.read_bytes() for p in run_dir.rglob("*") if p.is_file())
