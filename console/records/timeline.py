@@ -42,7 +42,7 @@ class AlarmMark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
-    """A stretch of time. Of a hole in the journal also the event numbers that are missing."""
+    """A stretch of time. Of a hole in the journal also the event numbers that are missing (but for single rows)."""
 
     start: float
     end: float
@@ -109,14 +109,14 @@ class MarkScan:
         self._holes: list[Gap] = []
         self._ts = first_ts
         self._tries = 0
+        self._alone = False  # since the last hole there were rows of the side file only
 
     def feed(self, events: Iterable[ev.Event]) -> None:
         """Take more events."""
         for event in events:
-            if event.seq > self.seq + 1 and len(self._holes) < HOLES_KEPT:
-                self._holes.append(
-                    Gap(start=self._ts, end=event.ts, first_seq=self.seq + 1, last_seq=event.seq - 1)
-                )  # fmt: skip
+            if event.seq > self.seq + 1:
+                self._hole(event.seq - 1, event.ts)
+            self._alone = self._alone and isinstance(event, ev.StepFinished | ev.RunStarted)
             self.seq, self._ts = event.seq, event.ts
             match event:
                 case ev.TrialFinished():
@@ -136,9 +136,17 @@ class MarkScan:
 
     def end(self, last_seq: int, last_ts: float) -> None:
         """Nothing follows up to `last_seq`: what lacks there is a hole too."""
-        if last_seq > self.seq and len(self._holes) < HOLES_KEPT:
-            self._holes.append(Gap(start=self._ts, end=last_ts, first_seq=self.seq + 1, last_seq=last_seq))
+        if last_seq > self.seq:
+            self._hole(last_seq, last_ts)
             self.seq = last_seq
+
+    def _hole(self, last_seq: int, end: float) -> None:
+        """Note a hole up to `last_seq`. Rows that the side file saved in the midst of one do not make it two."""
+        if self._holes and self._alone:
+            self._holes[-1] = msgspec.structs.replace(self._holes[-1], end=end, last_seq=last_seq)
+        elif len(self._holes) < HOLES_KEPT:
+            self._holes.append(Gap(start=self._ts, end=end, first_seq=self.seq + 1, last_seq=last_seq))
+        self._alone = True
 
     def marks(self) -> Marks:
         """What was gathered so far."""
