@@ -12,6 +12,7 @@ from console.tui.text import Line, Span, clock, fit, line, spread, width, wrap
 
 WIDE = 100
 REASON_ROWS = 3
+_BOTH_KEYS = 72
 _ROOMY = 7
 _KEYS_WITHIN = 140
 """The keys stand at the right, but not further away than this."""
@@ -117,7 +118,8 @@ def _held(scene: Scene, held: tuple[tuple[GroupState, TrialState], ...], total: 
     if scene.link.status != "replay":
         if any(t.retryable for _, t in held):
             hint += [Span(" r", "key"), Span(" retry ")]
-        hint += [Span(" x", "key"), Span(" cancel group " if wide else " cancel ")]
+        if cells >= _BOTH_KEYS or not hint:
+            hint += [Span(" x", "key"), Span(" cancel group " if wide else " cancel ")]
         hint += _hint(scene, "ack") if wide else ()
     left = clock(None if trial.hold_deadline is None else trial.hold_deadline - scene.now)
     more = "" if len(held) == 1 else f" and {len(held) - 1} more" if wide else f" +{len(held) - 1}"

@@ -154,8 +154,8 @@ class _Table:
         self.strip = most if most <= min(room, STRIP_MAX) else min(STRIP_COUNTED, room)
         fixed += self.strip
         longest = max(12, min(28, max(_task_cells(g.task) for g in groups)))
-        for column in ("sd", "tokens", "note"):
-            if self._task(fixed) >= min(longest, 16):
+        for column, enough in (("sd", 16), ("tokens", 16), ("note", _TASK_MIN)):
+            if self._task(fixed) >= min(longest, enough):
                 break
             setattr(self, column, 0)
         self.task = max(4, min(longest, self._task(fixed)))
