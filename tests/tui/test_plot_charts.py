@@ -107,13 +107,14 @@ def test_the_cursor_is_where_its_step_is_and_leads_back_to_it() -> None:
 
 def test_one_spike_among_ten_thousand_steps_is_drawn() -> None:
     losses: list[float | None] = [1.0] * 10_000
-    losses[6_123] = 50.0
+    losses[6_123], losses[7_500] = 60.0, -60.0
     columns = run_of(losses)
-    for ascii_only in (False, True):
-        top = drawn(columns, "loss", Look(ascii=ascii_only))[0]
-        assert len(top[7:].split()) == 1, top
-    smoothed = drawn(columns, "loss", Look(smoothing=0.99))
-    assert smoothed[0][7:].strip()  # the raw value stays visible
+    for look in (Look(), Look(ascii=True), Look(smoothing=0.99)):  # smoothed, the raw value stays visible
+        body = [line[7:] for line in drawn(columns, "loss", look)[:-2]]
+        assert len(body[0].split()) == len(body[-1].split()) == 1
+        top, bottom = body[0].strip(), body[-1].strip()
+        # Up to the last dot, not only into the last cell.
+        assert look.ascii or (ord(top) & 0x09 and ord(bottom) & 0xC0)
 
 
 def test_gaps_stay_gaps() -> None:
@@ -163,8 +164,10 @@ def test_series_differ_without_colour() -> None:
         StepFinished(step=i, kl_sample_train_v1=0.3, kl_sample_train_v2=0.2, kl_sample_train_k3=0.1) for i in range(60)
     ]
     lines = drawn(columns_with(rows), "kl", Look(grows=False))
-    patterns = {line[7:].strip()[:12] for line in lines[:-3] if any(ord(c) > 0x2800 for c in line)}
-    assert len(patterns) == 3
+    curves = [line[7:].rstrip() for line in lines[:-3] if any(0x2800 < ord(c) < 0x2900 for c in line)]
+    empty = [sum(not ord(c) & 0xFF for c in curve.replace(" ", chr(0x2800))) for curve in curves]
+    dots = [sum((ord(c) & 0xFF).bit_count() for c in curve if c != " ") for curve in curves]
+    assert len(curves) == 3 and empty[0] == 0 < empty[1] < empty[2] and dots[0] > dots[1] > dots[2]
     assert all(name in lines[-1] for name in ("v1 .3000", "v2 .2000", "k3 .1000"))
     marks = "".join(drawn(columns_with(rows), "kl", Look(ascii=True)))
     assert all(mark in marks for mark in "*+x")

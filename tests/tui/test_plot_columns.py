@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from console.journal.events import RunStarted, StepFinished
@@ -30,7 +30,9 @@ LOSSES = st.lists(
 )
 
 
-@given(losses=LOSSES, cells=st.integers(2, 90), cut=st.integers(0, 300), grows=st.booleans())
+@example(losses=[9.0, 3.0, 1.0, 2.0, None, 5.0, 1.0], cells=2, cut=1, grows=False)
+@example(losses=[0.0, 3.0, 9.0, 2.0, None, 5.0, 1.0], cells=2, cut=1, grows=False)
+@given(losses=LOSSES, cells=st.integers(2, 5) | st.integers(2, 40), cut=st.integers(0, 40), grows=st.booleans())
 def test_decimation_keeps_extremes_and_gaps(losses: list[float | None], cells: int, cut: int, grows: bool) -> None:
     columns = Columns()
     rows = [row(i, loss) for i, loss in enumerate(losses)]
