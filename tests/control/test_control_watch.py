@@ -16,6 +16,8 @@ from console.control.client import ControlClient, new_command
 from console.control.follow import RunFollower
 from console.control.messages import Ask
 from console.errors import ControlError
+from console.journal.reader import Journal
+from console.state.reduce import fold
 
 
 def passed(engine):
@@ -65,6 +67,7 @@ async def test_the_first_that_wants_it_gets_it_and_all_are_told(engine, come, un
     assert all(v.since > 1.6e9 for v in ada.presence)
     assert passed(engine) == [("ada@host", "")] and audited(engine) == ["nobody -> ada@host"]
     assert engine.view.state.watch == "ada@host"
+    assert fold(Journal(engine.run_dir / "journal").events()).state.watch == "ada@host"
 
 
 async def test_without_the_watch_a_viewer_may_only_try_dry(engine, come):
