@@ -43,8 +43,7 @@ class Steering:
             on_failure=on_failure, max_tries=options.harbor.max_tries, hold_timeout=options.console.hold_timeout
         )
         self.latch = StopLatch(emit)
-        tokens, seconds = (getattr(options.console, name, None) for name in ("token_budget", "time_budget"))
-        self.budgets = Budgets(self.latch, totals, tokens, seconds)
+        self.budgets = Budgets(self.latch, totals, options.console.token_budget, options.console.time_budget)
         self.groups = StepGroups()
         self.quarantined = frozenset(quarantined)
         self._tasks: list[str] = []

@@ -85,6 +85,14 @@ class ConsoleOptions(msgspec.Struct, frozen=True, kw_only=True):
             description="Where the embedded gateway keeps checkpoints; below config.log_path when omitted.", extra=_PATH
         ),
     ] = None
+    token_budget: Annotated[
+        float | None,
+        Meta(description="Captured tokens, prompt and sampled, after which the run stops with its step."),
+    ] = None
+    time_budget: Annotated[
+        float | None,
+        Meta(description="Seconds after which the run stops with its step, counted anew on a resume."),
+    ] = None
     notify_command: Annotated[
         str | None,
         Meta(

@@ -216,6 +216,8 @@ _POSITIVE = (
     "harbor.max_tries",
     "console.hold_timeout",
     "console.probe_interval",
+    "console.token_budget",
+    "console.time_budget",
 )
 _NOT_NEGATIVE = (
     "config.eval_every",
