@@ -160,7 +160,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("slower", ("less_than_sign",), "<", "", "half the speed", "replay", rank=71),
     Action("faster", ("greater_than_sign",), ">", "speed", "double the speed, 64x at most, then max", "replay", rank=7),
     Action("start", ("home",), "home", "", "to the start of the recording", "replay", rank=72),
-    Action("end", ("end",), "end", "end", "to the end of the recording", "replay", rank=33),
+    Action("end", ("end",), "end", "last", "to the end of the recording", "replay", rank=33),
     Action("goto", ("ctrl+g",), "^g", "", "go to a time, step or event: 14:01, s12, #4711, 50%", "replay", rank=73),
     Action("scrub", ("vertical_line",), "|", "scrub", "scrub along the timeline with the arrows; enter stays, esc goes "
            "back", "replay", rank=34),

@@ -13,12 +13,15 @@ from console.control.commands import parse_target
 from console.errors import UsageError
 from console.journal.events import Scalars
 from console.state.sanitize import sanitize
+from console.tui.actions import BY_ID
 from console.tui.pages import PAGES
 
 if TYPE_CHECKING:
     from console.tui.actions import Action
     from console.tui.desk import Desk
 
+NAMED_PAGES = [page for page in PAGES if f"page_{page}" in BY_ID]
+"""Pages that can be gone to from anywhere."""
 Run = Callable[[str], Awaitable[None] | None]
 Offer = Callable[[], Sequence[str]]
 
@@ -43,7 +46,7 @@ class CommandLine:
         self.typed: dict[str, Typed] = {
             "group": Typed("group 3", self._group, offer=self._groups),
             "trial": Typed("trial 5, trial g3/t5", self._trial),
-            "page": Typed("page metrics", self._page, offer=lambda: list(PAGES)),
+            "page": Typed("page metrics", self._page, offer=lambda: NAMED_PAGES),
             "filter": Typed("filter class:infra", self._filter, bare=True),
             "goto": Typed("goto 14:01, goto s12", self._goto, "goto"),
             "speed": Typed("speed 8, speed max", self._speed, "faster"),
@@ -121,8 +124,8 @@ class CommandLine:
                 raise UsageError(f":{name} takes nothing after it")
             await desk.act(id, by_name=True)
             return
-        if name in PAGES:
-            desk.show(name)
+        if name in NAMED_PAGES:
+            self._page(name)
             return
         raise UsageError(f"no command :{sanitize(name, limit=40)}{self._close(name)}")
 
@@ -136,7 +139,7 @@ class CommandLine:
     def _names(self) -> list[str]:
         actions = [_dashed(a.id) for a in self._desk.keymap.actions if self._can(a)]
         typed = [name for name, one in self.typed.items() if self._why_not(one) == ""]
-        return sorted({*typed, *actions, *PAGES, "q"})
+        return sorted({*typed, *actions, *NAMED_PAGES, "q"})
 
     def complete(self, text: str) -> list[str]:
         """Lines that `text` may become."""
@@ -194,8 +197,8 @@ class CommandLine:
         desk.shell.repaint()
 
     def _page(self, rest: str) -> None:
-        if rest not in PAGES:
-            raise UsageError(f"no page {sanitize(rest, limit=40)}: there are {', '.join(PAGES)}")
+        if rest not in NAMED_PAGES:
+            raise UsageError(f"no page {sanitize(rest, limit=40)}: there are {', '.join(NAMED_PAGES)}")
         if rest == "trial":
             self._desk.shell.spawn(self._desk.act("page_trial"))
         else:

@@ -74,9 +74,9 @@ class Desk:
         self._message_until: float | None = None
         self._bell = Bell(self)
         self.looking, self.orders, self.operating = Looking(self), Orders(self), Operating(self)
-        self.replaying, typing = Replaying(self), CommandLine(self)
-        self.commands = typing.typed
-        self._handlers: tuple[object, ...] = (self.looking, self.orders, self.operating, self.replaying, typing)
+        self.replaying, self.typing = Replaying(self), CommandLine(self)
+        self.commands = self.typing.typed
+        self._handlers: tuple[object, ...] = (self.looking, self.orders, self.operating, self.replaying, self.typing)
         self._pages: list[Page] = []
         self._begin(source)
 
@@ -236,12 +236,16 @@ class Desk:
     # --- keys and actions ---
 
     async def press(self, key: str) -> None:
-        """What a key means here: the first of its actions that can be done, or the reason why none can."""
+        """Do what a key means here, or say why it cannot be done."""
+        action = self.meant(key)
+        if action is not None:
+            await self.act(action.id)
+
+    def meant(self, key: str) -> Action | None:
+        """What a key means here: the first of its actions that can be done, else the first that is here, else any."""
         found = [self.keymap[i] for i in self.keymap.by_key.get(key, ())]
         here = [action for action in found if self.is_here(action)]
-        chosen = next((action for action in here if self.available(action)), None) or next(iter(here or found), None)
-        if chosen is not None:
-            await self.act(chosen.id)
+        return next((action for action in here if self.available(action)), None) or next(iter(here or found), None)
 
     def is_here(self, action: Action, page: Page | None = None) -> bool:
         """Whether the page (the one on top by default) has the action."""
