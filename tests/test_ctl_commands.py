@@ -223,6 +223,7 @@ def test_status_and_alarms(live, do):
     assert code == 0 and "paused   no new trial begins, by ada@host" in out and "set      parallel 4, " in out
     assert "skipped  bad-task" in out and "watch    nobody has it" in out and "\x1b" not in out
     assert "alarms   1 open, 1 acknowledged, 1 shelved" in out
+    assert out.count("no new trial begins") == 1
     record = json.loads(do("status", "--json")[1])
     assert (record["paused"], record["paused_by"], record["watch"]) == (True, "ada@host", None)
     assert record["quarantined"] == ["bad-task"] and record["tunables"]["token_budget"] is None

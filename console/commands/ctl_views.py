@@ -40,7 +40,7 @@ def show_status(run: RunInfo, words: list[str], args: argparse.Namespace) -> int
     if args.json:
         say(json.dumps({**run_record(run), **status_record(view), **_operation(state), "alarms": alarms}))
         return 0
-    bare = RunView(msgspec.structs.replace(state, alarms={}, stop_requested=""), view.history)
+    bare = RunView(msgspec.structs.replace(state, alarms={}, stop_requested="", paused=False), view.history)
     lines = [*status_lines(run.state, bare), *_operation_lines(state)]
     counts = {name: sum(a["state"] == name for a in alarms) for name in ("open", "acknowledged", "shelved", "over")}
     if alarms:
@@ -118,7 +118,7 @@ def _alarm_record(alarm: AlarmState, now: float) -> dict[str, Any]:
         "action": alarm.action or None,
         "since": alarm.since or None,
         "over_since": alarm.cleared,
-        "acked_by": sanitize(alarm.acked_by, 120) or None,
+        "acknowledged_by": sanitize(alarm.acked_by, 120) or None,
         "shelved_until": alarm.shelved_until or None,
     }
 
