@@ -21,7 +21,7 @@ from console.outcomes.classes import SCORED
 from console.records.cookbook_log import CookbookFiles, Row, Trajectory, real, whole
 from console.records.event_log import MemoryLog
 from console.records.run_dir import RunRecord
-from console.state.reduce import mean_and_std
+from console.state.reduce_trials import mean_and_std
 
 LONGEST_SECONDS = 1e6
 USUAL_SECONDS = 60.0
@@ -81,7 +81,8 @@ class CookbookRecord(RunRecord):
         if not files.summaries:
             trials = "no trials (the run had no rollout_json_export)"
         else:
-            trials = f"trials of {len(files.summaries)} steps, without their times"
+            steps = "one step" if len(files.summaries) == 1 else f"{len(files.summaries)} steps"
+            trials = f"trials of {steps}, without their times"
         return f"a cookbook log without a journal: steps and checkpoints, times by the steps' lengths, {trials}"
 
     # --- events ---

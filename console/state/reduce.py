@@ -6,28 +6,23 @@ since a journal may start in the middle. It uses no clock but the events' own.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from console.journal import events as ev
-from console.state import lines
+from console.state import lines, reduce_trials
 from console.state.model import (
     CHECKPOINTS_KEPT,
     COMMANDS_KEPT,
     LATENCIES_KEPT,
-    RECENT_KEPT,
     SHELF_KEPT,
     AlarmState,
     CaptureState,
     CheckpointState,
     CommandState,
-    GroupState,
     History,
     HostState,
     RunState,
-    TrialBrief,
-    TrialState,
     decode_state,
 )
 
@@ -84,14 +79,6 @@ def state_of(snapshot: ev.Snapshot) -> RunState | None:
         return None
     state.seq, state.ts = snapshot.seq, snapshot.ts
     return state
-
-
-def mean_and_std(values: list[float]) -> tuple[float | None, float | None]:
-    """Mean and population standard deviation; (None, None) for no values."""
-    if not values:
-        return None, None
-    mean = math.fsum(values) / len(values)
-    return mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / len(values))
 
 
 # --- handlers ----------------------------------------
@@ -153,98 +140,6 @@ def _step_finished(view: RunView, e: ev.StepFinished) -> None:
     s = view.state
     s.steps_done, s.policy_version = e.step + 1, e.policy_version
     view.history.add(e)
-
-
-def _group_started(view: RunView, e: ev.GroupStarted) -> None:
-    trials = [TrialState(trial=i, phase_since=e.ts, last_event=e.ts) for i in range(min(e.size, 4096))]
-    view.state.groups[e.group] = GroupState(group=e.group, task=e.task, trials=trials, started=e.ts)
-
-
-def _group_finished(view: RunView, e: ev.GroupFinished) -> None:
-    group = _group(view.state, e.step, e.group)
-    if group is not None:
-        group.finished, group.kept, group.reason = e.ts, e.kept, e.reason
-        group.reward_mean, group.reward_std, group.zero_variance = e.reward_mean, e.reward_std, e.zero_variance
-        for trial in group.trials:
-            if trial.phase == "held":
-                trial.phase, trial.hold_deadline = "done", None
-
-
-def _group(state: RunState, step: int, group: int) -> GroupState | None:
-    return state.groups.get(group) if state.step == step else None
-
-
-def _trial(state: RunState, step: int, group: int, trial: int) -> TrialState | None:
-    found = _group(state, step, group)
-    return found.trials[trial] if found is not None and 0 <= trial < len(found.trials) else None
-
-
-_OVER = ("done", "held")
-"""Phases of a try that ended: what still arrives of it is late."""
-
-
-def _trial_phase(view: RunView, e: ev.TrialPhase) -> None:
-    t = _trial(view.state, e.step, e.group, e.trial)
-    if t is None or e.try_ < t.try_:
-        return
-    if e.try_ > t.try_:
-        _new_try(t, e.try_)
-    if t.phase not in _OVER:
-        t.phase, t.phase_since, t.last_event = e.phase, e.ts, e.ts
-        if t.started is None and e.phase != "queued":
-            t.started = e.ts
-
-
-def _new_try(t: TrialState, number: int) -> None:
-    t.try_, t.phase, t.outcome, t.cause, t.rule, t.evidence = number, "queued", None, "", "", ""
-    t.reward, t.retryable, t.exception, t.trial_dir, t.hold_deadline = None, False, None, None, None
-    t.turns = t.prompt_tokens = t.sampled_tokens = 0
-    t.started = t.finished = None
-    t.seconds = {}
-
-
-def _trial_turn(view: RunView, e: ev.TrialTurn) -> None:
-    t = _trial(view.state, e.step, e.group, e.trial)
-    if t is not None and e.try_ == t.try_ and t.phase not in _OVER:
-        t.turns = max(t.turns, e.turn)
-        t.prompt_tokens += e.prompt_tokens
-        t.sampled_tokens += e.sampled_tokens
-        t.last_event = e.ts
-
-
-def _trial_finished(view: RunView, e: ev.TrialFinished) -> None:
-    group, t = _group(view.state, e.step, e.group), _trial(view.state, e.step, e.group, e.trial)
-    if group is None or t is None or e.try_ < t.try_:
-        return
-    if e.try_ > t.try_:
-        _new_try(t, e.try_)
-    t.phase, t.phase_since, t.finished, t.last_event = "done", e.ts, e.ts, e.ts
-    t.outcome, t.cause, t.rule, t.evidence, t.reward = e.outcome, e.cause, e.rule, e.evidence, e.reward
-    t.retryable, t.exception, t.trial_dir, t.seconds = e.retryable, e.exception, e.trial_dir, e.seconds
-    t.turns, t.prompt_tokens, t.sampled_tokens = e.turns, e.prompt_tokens, e.sampled_tokens
-    t.hold_deadline = None
-    group.reward_mean, group.reward_std = mean_and_std([x.reward for x in group.trials if x.reward is not None])
-    recent = view.state.recent
-    recent.append(
-        TrialBrief(
-            ts=e.ts, name=lines.trial_name(e.group, e.trial), task=group.task, outcome=e.outcome, cause=e.cause,
-            exception=e.exception or "", seconds=e.seconds.get("total"),
-        )
-    )  # fmt: skip
-    del recent[:-RECENT_KEPT]
-
-
-def _trial_held(view: RunView, e: ev.TrialHeld) -> None:
-    t = _trial(view.state, e.step, e.group, e.trial)
-    if t is not None and e.try_ == t.try_:
-        t.phase, t.phase_since, t.hold_deadline, t.last_event = "held", e.ts, e.deadline, e.ts
-
-
-def _trial_retried(view: RunView, e: ev.TrialRetried) -> None:
-    t = _trial(view.state, e.step, e.group, e.trial)
-    if t is not None and e.try_ > t.try_:
-        _new_try(t, e.try_)
-        t.phase, t.phase_since, t.last_event = "retrying", e.ts, e.ts
 
 
 def _gateway(view: RunView, e: ev.GatewayHealth) -> None:
@@ -411,13 +306,7 @@ _HANDLERS: dict[type[ev.Event], Callable[[RunView, Any], None]] = {
     ev.RunFinished: _run_finished,
     ev.StepStarted: _step_started,
     ev.StepFinished: _step_finished,
-    ev.GroupStarted: _group_started,
-    ev.GroupFinished: _group_finished,
-    ev.TrialPhase: _trial_phase,
-    ev.TrialTurn: _trial_turn,
-    ev.TrialFinished: _trial_finished,
-    ev.TrialHeld: _trial_held,
-    ev.TrialRetried: _trial_retried,
+    **reduce_trials.HANDLERS,
     ev.GatewayHealth: _gateway,
     ev.CaptureStats: _capture,
     ev.SandboxStats: _sandboxes,

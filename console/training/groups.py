@@ -10,7 +10,7 @@ import msgspec
 
 from console.journal import events as ev
 from console.outcomes.classes import OutcomeClass
-from console.state.reduce import mean_and_std
+from console.state.reduce_trials import mean_and_std
 from console.training.dataset import HarborGroup
 from console.training.trial_context import PolicyStopError, TrialBrokenError, TrialContext
 from console.training.trial_run import TrialResult, TrialRun

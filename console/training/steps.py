@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from console.journal import events as ev
-from console.state.reduce import mean_and_std
+from console.state.reduce_trials import mean_and_std
 from console.training.figures import combine, finite
 
 if TYPE_CHECKING:

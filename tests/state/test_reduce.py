@@ -10,7 +10,8 @@ import pytest
 
 from console.journal import events as ev
 from console.state.model import CHECKPOINTS_KEPT, COMMANDS_KEPT, EVENTS_KEPT, TrialState, decode_state, encode_state
-from console.state.reduce import RunView, apply, fold, mean_and_std, state_of
+from console.state.reduce import RunView, apply, fold, state_of
+from console.state.reduce_trials import mean_and_std
 
 
 class Run:
