@@ -25,8 +25,9 @@ THREAD_FROM = 16_000
 class Asker:
     """Keeps feeds filled. `busy`: a question is under way; `answers`: how many questions came to an end."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, desk: Desk, idle: Callable[[], None]) -> None:
+        """`idle` is called when a question has come to its end and the next one may be asked."""
+        self._desk, self._idle = desk, idle
         self.busy = False
         self.answers = 0
         self._disk: TrialContent | None = None
@@ -49,6 +50,7 @@ class Asker:
         finally:
             self.busy = False
             self.answers += 1
+        self._idle()
 
     async def _ask_once(self, feed: Feed, ended: Callable[[], bool]) -> bool:
         """One question; whether the next one should follow at once."""

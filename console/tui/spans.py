@@ -82,7 +82,7 @@ def cut_line(spans: Line, left: int, cells: int) -> Line:
             for char in text:
                 size = get_character_cell_size(char)
                 if skip > 0:
-                    skip -= size
+                    skip = max(0, skip - size)
                     continue
                 if size > room:
                     room = 0

@@ -40,7 +40,7 @@ class TrialPage(ReadingPage):
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
-        self._asker = Asker(desk)
+        self._asker = Asker(desk, self._answered)
         self._target: Target | None = None
         self._task = ""
         self._state: TrialState | None = None
@@ -212,6 +212,11 @@ class TrialPage(ReadingPage):
             if feed.tried > self._tries:
                 self._tries = feed.tried
             self._asker.begin(feed, lambda: self.desk.page is self and self._feeds.get(self._tab) is feed, self._ended)
+
+    def _answered(self) -> None:
+        """What was turned to meanwhile does not wait for the next tick."""
+        if self.desk.page is self and self.desk.frozen is None:
+            self.tick()
 
     def _ended(self) -> bool:
         return self._gone or (self._state is not None and self._state.phase in ("done", "held"))

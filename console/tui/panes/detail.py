@@ -133,7 +133,8 @@ def _outcome(scene: Scene, trial: TrialState, cells: int) -> list[Line]:
         out += _row("scored", "no, it never trains", cells)
         out += _row("retryable", "yes" if trial.retryable else "no", cells)
     policy = policy_meaning(outcome, scene.state.on_failure, trial.retryable)
-    out += _row("policy", f"{sanitize(scene.state.on_failure, limit=20)}: {policy}", cells)
+    asked = "" if outcome in SCORED else f"{sanitize(scene.state.on_failure, limit=20)}: "
+    out += _row("policy", asked + policy, cells)
     if trial.hold_deadline is not None and trial.phase == "held":
         left = clock(trial.hold_deadline - scene.now)
         out += _row("held", f"the run stops in {left} unless it is retried or cancelled", cells, "infra")

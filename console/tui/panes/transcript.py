@@ -6,7 +6,6 @@ their escape sequences.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
 from console.control.messages import Turn
@@ -18,7 +17,6 @@ LINE_LIMIT = 4_000
 """Characters of one line that are shown."""
 TURN_LIMIT = 200_000
 TURN_LINES = 4_000
-_RESULT_LIMIT = 2_000_000
 _ROLES = {"assistant": "accent", "user": "muted", "system": "muted", "tool": "text"}
 
 
@@ -26,21 +24,20 @@ def turn_lines(turn: Turn, marks: Marks) -> list[Line]:
     """One turn: a rule that says whose it is, its text, and how much of it is missing."""
     role = sanitize(turn.role, limit=20) or "unknown"
     facts = [f"turn {turn.call + 1}"]
-    if turn.prompt_tokens is not None:
-        facts.append(f"prompt {count(turn.prompt_tokens)} tok")
-    if turn.sampled_tokens is not None:
-        facts.append(f"sampled {count(turn.sampled_tokens)} tok")
+    tokens = [("in", turn.prompt_tokens), ("out", turn.sampled_tokens)]
+    if known := [f"{name} {count(value)}" for name, value in tokens if value is not None]:
+        facts.append(" ".join(known))
     if turn.seconds is not None:
         facts.append(short_time(turn.seconds))
     if turn.stop_reason:
-        facts.append(f"stop: {sanitize(turn.stop_reason, limit=40)}")
+        facts.append(sanitize(turn.stop_reason, limit=40))
     title = _ROLES.get(role, "text")
     out: list[Line] = [
         line(
             Span(marks.rule * 2, "rule"),
             Span(f" {role} ", f"{title}+bold"),
             Span(f" {marks.dot} ".join(facts) + " ", "muted"),
-            Span(marks.rule * 8, "rule"),
+            Span(marks.rule * 2, "rule"),
         )
     ]
     body, missing = text_lines(turn.text, "" if role in ("assistant", "tool") else "muted")
@@ -84,20 +81,12 @@ def output_lines(rows: Iterable[str]) -> list[Line]:
     return out
 
 
-def result_lines(rows: list[str]) -> list[Line]:
-    """A result: JSON is laid out, anything else is shown as it came."""
-    text = "\n".join(rows)
-    if len(text) <= _RESULT_LIMIT and text.lstrip()[:1] in ("{", "["):
-        try:
-            laid = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-        except (ValueError, RecursionError):
-            return output_lines(rows)
-        rows = laid.split("\n")
+def result_lines(rows: Iterable[str]) -> list[Line]:
+    """A result, which is JSON that was laid out already: names muted, values plain."""
     return [_json_line(row) for row in rows]
 
 
 def _json_line(row: str) -> Line:
-    """Names muted, values plain."""
     body = sanitize(row, limit=LINE_LIMIT)
     name, colon, value = body.partition('": ')
     if not colon or not name.lstrip().startswith('"'):
