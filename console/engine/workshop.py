@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import secrets
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -108,7 +109,7 @@ class Workshop:
             emit=self._board.emit,
             launcher=self._pool,
             capture=self.capture,
-            trial_config=lambda task, url, key, name: self._trial_config(template, task, url, key),
+            trial_config=lambda task, url, api_key, key: self._trial_config(template, task, url, api_key, key),
             classify=self._classifier(),
             policy=self._steering.policy,
             totals=self._totals,
@@ -257,11 +258,13 @@ class Workshop:
         )
         return lambda evidence: classify(evidence, policy)
 
-    def _trial_config(self, template: dict[str, Any], task: Path, url: str, api_key: str) -> dict[str, Any]:
+    def _trial_config(self, template: dict[str, Any], task: Path, url: str, api_key: str, key: str) -> dict[str, Any]:
+        """Of one try. Its key is in the name of its directory, so that its files are found while it runs."""
         from console.trials.bwrap_policy import error_policy
 
         config = substitute(template, url, api_key)
         config["task"] = {"path": str(task)}
+        config["trial_name"] = f"{task.name[:32]}__{key}-{secrets.token_hex(3)}"
         config.setdefault("trials_dir", str(self._run_dir / "trials"))
         config["override_error_policy"] = error_policy() | dict(config.get("override_error_policy") or {})
         return config
