@@ -114,7 +114,7 @@ def unpack(frame: bytes) -> bytes | None:
         size = zstandard.get_frame_parameters(frame).content_size
         if size > FRAME_LIMIT:  # also what "unknown" is encoded as: our frames always carry their size
             return None
-        data = _decompressor.decompress(frame, max_output_size=size)
+        data = _decompressor().decompress(frame, max_output_size=size)
     except (zstandard.ZstdError, MemoryError):
         return None
     return data if len(data) == size and data.endswith(b"\n") else None
@@ -143,7 +143,7 @@ def _frame_at(data: bytes, offset: int) -> tuple[int, bytes | None]:
         size = zstandard.get_frame_parameters(view[:32]).content_size
         if size > FRAME_LIMIT:
             return 0, None
-        unpacker = _decompressor.decompressobj()
+        unpacker = _decompressor().decompressobj()
         lines = bytearray()
         step, used = 64 << 10, 0
         while not unpacker.eof and used < len(view):
@@ -208,5 +208,9 @@ def _keep_damaged(source: BinaryIO, rejected: dict[int, int], path: Path) -> Non
         _sync(kept)
 
 
-_decompressor = zstandard.ZstdDecompressor(max_window_size=FRAME_LIMIT)
+def _decompressor() -> zstandard.ZstdDecompressor:
+    """A new one each time (9 us): one that two threads share crashes the process."""
+    return zstandard.ZstdDecompressor(max_window_size=FRAME_LIMIT)
+
+
 _index_decoder = msgspec.json.Decoder(_IndexFile)
