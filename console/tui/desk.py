@@ -332,6 +332,7 @@ class Desk:
             await work
         except QuarterdeckError as error:
             self.say(str(error), "infra")
+        self.shell.repaint()
 
     def _not_here(self, action: Action) -> str:
         name = action.key or action.id.replace("_", " ")

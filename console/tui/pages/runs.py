@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 REFRESH_SECONDS = 2.0
 _ROLES = {"live": "pass", "dead": "infra", "failed": "infra", "stopped": "limit", "finished": "muted"}
 _TEACHING = (
-    ("quarterdeck demo", "the whole main job on this machine, in about a minute"),
-    ("quarterdeck train FILE.toml", "your tasks, your gateway; the console opens on it"),
-    ("quarterdeck train FILE.toml --detach", "the same, in the background: it shows up here"),
+    ("quarterdeck demo", "the whole chain, in about a minute"),
+    ("quarterdeck train FILE.toml", "your tasks, your gateway"),
+    ("quarterdeck train FILE.toml --detach", "in the background; it shows up here"),
 )
 
 
@@ -132,7 +132,13 @@ class RunsPage(Page):
             return
         name = sanitize(run.name or run.run_id, limit=60)
         self.desk.say(f"opening {name} ...", seconds=None)
-        source, notice = await asyncio.to_thread(source_of_directory, Path(run.run_dir), act=not self.desk.read_only)
+        try:
+            source, notice = await asyncio.to_thread(
+                source_of_directory, Path(run.run_dir), act=not self.desk.read_only
+            )
+        except QuarterdeckError as error:
+            self.desk.say(str(error).replace(run.run_dir, name), "infra")
+            return
         self.desk.shell.switch(source)
         self.desk.say(notice or f"this is {name}", "limit" if notice else "")
 
