@@ -63,6 +63,9 @@ class BenchShell:
     def leave(self) -> None:
         pass
 
+    def ring(self, text: str) -> None:
+        pass
+
 
 class AskedSource(ReplaySource):
     """A recording whose trials say what `contents` gives; remembers what was asked, and how many at once."""

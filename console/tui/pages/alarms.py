@@ -43,7 +43,7 @@ class AlarmsPage(Page):
         self._blocks: list[Block] = []
         self._at = self._top = self._rows = 0
         self._key = ""
-        self._asked = False
+        self._asked = self._moved = False
         self._changes = 0
         self._shown: list[Line] = []
 
@@ -123,19 +123,20 @@ class AlarmsPage(Page):
         One that has just been acknowledged or shelved gives it to the next one that asks.
         """
         asking = [i for i, b in enumerate(self._blocks) if b.alarm is not None and b.alarm.open and b.alarm.asks(now)]
-        if self._key:
-            named = [i for i, b in enumerate(self._blocks) if b.alarm is not None and b.alarm.key == self._key]
-            if named:
-                self._at = asking[0] if self._asked and named[0] not in asking and asking else named[0]
+        named = [i for i, b in enumerate(self._blocks) if b.alarm is not None and b.alarm.key == self._key]
+        if named:
+            self._at = asking[0] if self._asked and named[0] not in asking and asking else named[0]
+        elif not self._moved and asking:
+            self._at = asking[0]
         self._at = max(0, min(self._at, len(self._blocks) - 1))
         if self._blocks and self._blocks[self._at].heading:
             self._at = next((i for i in range(self._at, len(self._blocks)) if not self._blocks[i].heading), self._at)
-        self._note_choice()
-        self._asked = self._at in asking
+        self._note_choice(now)
 
-    def _note_choice(self) -> None:
+    def _note_choice(self, now: float) -> None:
         alarm = self.selected_alarm
         self._key = alarm.key if alarm is not None else ""
+        self._asked = alarm is not None and alarm.open and alarm.asks(now)
 
     # --- moving ---
 
@@ -145,8 +146,8 @@ class AlarmsPage(Page):
             return
         at = stops.index(self._at) if self._at in stops else 0
         self._at = stops[max(0, min(at + by, len(stops) - 1))]
-        self._note_choice()
-        self._asked = False
+        self._moved = True
+        self._note_choice(self.desk.now())
         if self._at == stops[0]:
             self._top = 0
         self._changes += 1
@@ -187,7 +188,7 @@ class AlarmsPage(Page):
             self.desk.say("no alarm asks for you")
             return
         self._at = next((i for i in asking if i > self._at), asking[0])
-        self._note_choice()
+        self._note_choice(now)
         self._changes += 1
 
     def do_open(self) -> None:
