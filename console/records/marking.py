@@ -79,7 +79,7 @@ def missing(holes: tuple[Gap, ...], damage: list[Damage], moment: Callable[[floa
         ]  # fmt: skip
         more = len(holes) - len(named)
         if more:
-            named.append(f"{more} more stretches")
+            named.append("one more stretch" if more == 1 else f"{more} more stretches")
         return f"{' and '.join(named)} cannot be read; the rest is shown"
     if not damage:
         return ""
