@@ -83,7 +83,8 @@ def header(scene: Scene, cells: int) -> Line:
         form = "%Y-%m-%d %H:%M:%S" if cells >= BROAD else "%H:%M:%S" if wide else "%H:%M"
         moment = time.strftime(form, time.localtime(scene.now))
     if link.status == "replay":
-        parts += [(1, line(moment)), (1, line(f"{link.fraction:.0%}"))]
+        far = f"{link.fraction:.0%}" if link.behind is None else f"{short_time(link.behind)} behind the run"
+        parts += [(1, line(moment)), (1, line(far))]
     else:
         trouble = link.status not in ("ok", "ended")
         parts += [(1 if trouble else 7, line(_link(scene)))] if running else []
