@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -158,3 +159,77 @@ def test_roles_combine() -> None:
     style = palette.style("infra+selected+bold")
     assert style.bold and style.color is not None and style.bgcolor is not None
     assert palette.style("no-such-role") == palette.base
+
+
+# --- the user's own, and live reload ----------------------------------------
+
+
+def theme_text(name: str, background: str = "#000000") -> str:
+    text = themes_dir().joinpath("dark.yaml").read_text()
+    lines = [line for line in text.splitlines() if not line.startswith(("name:", "background:"))]
+    return "\n".join([f"name: {name}", f'background: "{background}"', *lines]) + "\n"
+
+
+def test_a_users_theme_stands_beside_the_bundled_ones_and_may_replace_one(tmp_path: Path) -> None:
+    tmp_path.joinpath("mine.yaml").write_text(theme_text("mine"))
+    tmp_path.joinpath("dark.yaml").write_text(theme_text("dark", "#010203"))
+    themes = Themes(themes_dir(), tmp_path, tmp_path / "not-there")
+    assert set(themes.loaded) == {*THEMES.loaded, "mine"} and themes.failed == []
+    assert themes.loaded["dark"].background == "#010203"
+    tmp_path.joinpath("later.yaml").write_text(theme_text("later"))
+    assert [theme.name for theme in themes.scan()] == ["later"] and themes.scan() == []
+
+
+def test_a_file_is_read_again_when_it_changes_and_told_of_once_when_it_breaks(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(theme_text("mine"))
+    themes = Themes(themes_dir(), tmp_path)
+    assert themes.reload("mine") is None and themes.reload("dark") is None
+    path.write_text(theme_text("mine", "#0a0b0c"))
+    os.utime(path, ns=(1, 1))
+    found = themes.reload("mine")
+    assert found is not None and found.background == "#0a0b0c" and themes.reload("mine") is None
+    for content, says in (("name: [", "not YAML"), (theme_text("other"), "calls itself other now")):
+        path.write_text(content)
+        with pytest.raises(ValueError, match=says):
+            themes.reload("mine")
+        assert themes.reload("mine") is None and themes.loaded["mine"].background == "#0a0b0c"
+    path.unlink()  # as an editor does for a moment
+    assert themes.reload("mine") is None
+
+
+async def test_the_console_follows_the_file_of_the_theme_in_use(
+    tmp_path: Path, recording: Path, screen_lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from console.records.run_dir import RunRecord
+    from console.tui.app import ConsoleApp
+    from console.tui.replay import ReplaySource
+
+    path = tmp_path / "mine.yaml"
+    path.write_text(theme_text("mine"))
+    app = ConsoleApp(ReplaySource(RunRecord(recording), at_end=True), Themes(themes_dir(), tmp_path), "mine")
+
+    def backgrounds() -> set[str]:
+        return {
+            segment.style.bgcolor.name
+            for strip in app.screen._compositor.render_strips()
+            for segment in strip
+            if segment.style is not None and segment.style.bgcolor is not None
+        }
+
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert "#000000" in backgrounds()
+        path.write_text(theme_text("mine", "#0a0b0c"))
+        os.utime(path, ns=(1, 1))
+        app._check_theme()
+        await pilot.pause()
+        assert "#0a0b0c" in backgrounds() and "#000000" not in backgrounds()
+        path.write_text("name: [")
+        app._check_theme()
+        app.repaint()
+        assert "theme mine.yaml: not YAML" in screen_lines(app)[-1] and app.theme == "mine"
+        tmp_path.joinpath("new.yaml").write_text(theme_text("new"))
+        await pilot.press("colon", *"theme new", "enter")
+        await pilot.pause()
+        assert app.theme == "new"
