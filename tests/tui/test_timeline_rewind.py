@@ -13,7 +13,7 @@ from small_engine import SmallEngine
 from console.errors import ControlError
 from console.journal import events as ev
 from console.records.run_dir import RunRecord
-from console.state.reduce import fold
+from console.state.reduce import fold, state_of
 from console.tui import rewind
 from console.tui.desk import Desk
 from console.tui.live import LiveSource
@@ -88,6 +88,8 @@ async def test_there_and_back(engine: SmallEngine, watch, local: bool) -> None:
     assert isinstance(replay, ReplaySource) and not replay.playing
     assert replay.view.state.seq == here and replay.view == fold(RunRecord(engine.run_dir).journal.events(0, here))
     assert (replay.record.path == engine.run_dir) == local
+    snapshot = replay.record.journal.nearest_snapshot(seq=here)
+    assert snapshot is not None and state_of(snapshot) is not None  # seeks need not read from the start
     assert desk.selection.sort == "number"
     link = replay.link()
     assert link.status == "replay" and link.behind == 0.0
