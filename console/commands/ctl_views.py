@@ -248,9 +248,13 @@ def _events(run: RunInfo, after: int | None, limit: int, timeout: float) -> list
     """Journal lines, one more than `limit` when there are more; without a cursor the last few."""
     live = run.socket if run.state == "live" else None
     if live is not None:
-        if after is None:
-            after = max(0, greet(live, run=run.run_id, timeout=timeout).seq - min(LAST_EVENTS, limit))
-        return read_events(live, after, limit + 1, run=run.run_id, timeout=timeout)
+        try:
+            start = after
+            if start is None:
+                start = max(0, greet(live, run=run.run_id, timeout=timeout).seq - min(LAST_EVENTS, limit))
+            return read_events(live, start, limit + 1, run=run.run_id, timeout=timeout)
+        except ControlError:
+            pass  # it may have ended in this very moment; its files have everything
     journal = RunRecord(run.run_dir).journal
     after = max(0, journal.last_seq - min(LAST_EVENTS, limit)) if after is None else after
     found = []
