@@ -15,6 +15,8 @@ from console.tui.text import Line
 
 POLL_SECONDS = 1.0
 """Between two questions for the same content."""
+NOTHING_SECONDS = 0.25
+"""When there is said to be more, but none came: the engine still looks for it."""
 RETRY_SECONDS = (2.0, 4.0, 8.0)
 ITEMS = 200
 TOKENS_KEPT = 20_000
@@ -89,7 +91,9 @@ class Feed:
     def take(self, ask: Ask, content: Content, lines: Sequence[Line], now: float, ended: bool) -> None:
         """Add an answer. `ended`: the try itself is over, so no further call will come."""
         self.error, self._failures = "", 0
-        self._due = now + (0.0 if content.more else POLL_SECONDS)
+        # More at once, but never in a circle with an engine that gives nothing.
+        moved = content.cursor != ask.cursor
+        self._due = now + (POLL_SECONDS if not content.more else 0.0 if moved else NOTHING_SECONDS)
         if ask.cursor != self._cursor or ask.call != self._wanted:
             self._due = now
             return  # the operator turned to another call meanwhile
@@ -104,7 +108,7 @@ class Feed:
         self._add_tokens(content.tokens)
         if self.newest and not content.more and content.calls - 1 > self.call >= 0:
             self._restart(-1)
-            self._due = now
+            self._due = now + (POLL_SECONDS if ask.call < 0 and ask.cursor == 0 else 0.0)
         else:
             self.over = content.over and not content.more and (ended or not self.newest)
 

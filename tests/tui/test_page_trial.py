@@ -424,3 +424,15 @@ async def test_content_from_the_disk_when_the_engine_is_gone(recording: Path, tm
     page._feeds.clear()
     await keys(desk, shell, "l")
     assert "not answered: no connection" in body(desk)
+
+
+async def test_an_engine_that_answers_nonsense_is_not_asked_in_a_circle(recording: Path) -> None:
+    def nonsense(ask: Ask) -> Content:
+        return Content(id=ask.id, kind=ask.kind, more=True, calls=9, call=0 if ask.kind == "tokens" else -1)
+
+    desk, shell, clock, source = await shown(recording, "c", contents=nonsense)
+    before = len(source.asked)
+    assert before < 5
+    for _ in range(8):
+        await tick(desk, shell, clock, 0.25)
+    assert len(source.asked) - before <= 8
