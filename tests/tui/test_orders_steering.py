@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from small_engine import SmallEngine
+from typing_in import fill, typed
 
 from console.errors import UsageError
 from console.journal import events as ev
@@ -110,15 +111,16 @@ async def test_tuning_begins_with_what_is_and_asks_with_the_engines_words(
         await until(lambda: "parallel=4 hold_timeout=600 max_tries=3 token_budget=none" in last(app, screen_lines))
         await pilot.press("enter")
         await until(lambda: "nothing is changed" in last(app, screen_lines))
-        await pilot.press("equals_sign", "ctrl+u", *"parallel=2", "enter")
+        await pilot.press("equals_sign")
+        await fill(app, pilot, "parallel=2")
         await until(lambda: isinstance(app.screen, dialog.Confirm))
         assert "set would be done" in "\n".join(screen_lines(app))
         await pilot.press("enter")  # the focus is on No
         await until(lambda: "not done" in last(app, screen_lines))
-        await pilot.press("colon", *"set parallel=2 max_tries=5", "enter")
+        await typed(app, pilot, "set parallel=2 max_tries=5")
         await say_yes(app, pilot)
         await until(lambda: "set parallel max_tries: done" in last(app, screen_lines))
-        await pilot.press("colon", *"set parallel=x", "enter")
+        await typed(app, pilot, "set parallel=x")
         await until(lambda: "parallel wants a number above 0, not x" in last(app, screen_lines))
     assert sent(engine) == [("set", {"parallel": 2, "max_tries": 5})]
 
@@ -136,7 +138,7 @@ async def test_quarantine_needs_no_question_and_says_how_to_take_it_back(
         await until(lambda: "quarantine done · Q takes it back" in last(app, screen_lines))
         await pilot.press("Q")
         await until(lambda: len(engine.handler.done) == 2)
-        await pilot.press("colon", *"quarantine task-2", "enter")
+        await typed(app, pilot, "quarantine task-2")
         await until(lambda: len(engine.handler.done) == 3)
     assert sent(engine) == [
         ("quarantine", {"task": "task-1", "on": True}),
@@ -159,13 +161,15 @@ async def test_alarms_are_acknowledged_and_shelved_the_most_urgent_one_first(
         await pilot.press("a")
         await until(lambda: len(engine.handler.done) == 1)
         await until(lambda: bool(app.desk.state.alarms["gateway.down"].acked_by))
-        await pilot.press("h", "ctrl+u", *"30", "enter")
+        await pilot.press("h")
+        await fill(app, pilot, "30")
         await until(lambda: len(engine.handler.done) == 2)
-        await pilot.press("colon", *"shelve disk 5", "enter")
+        await typed(app, pilot, "shelve disk 5")
         await until(lambda: len(engine.handler.done) == 3)
-        await pilot.press("colon", *"ack nothing", "enter")
+        await typed(app, pilot, "ack nothing")
         await until(lambda: "no alarm nothing: there are disk.low, gateway.down" in last(app, screen_lines))
-        await pilot.press("h", "ctrl+u", *"soon", "enter")
+        await pilot.press("h")
+        await fill(app, pilot, "soon")
         await until(lambda: "minutes wants a number not below 0" in last(app, screen_lines))
         engine.handler.hook = None
         await pilot.press("A")
@@ -181,8 +185,10 @@ async def test_alarms_are_acknowledged_and_shelved_the_most_urgent_one_first(
 async def test_a_note_is_typed_and_an_empty_one_is_none(app: ConsoleApp, engine: SmallEngine, screen_lines) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await connected(app)
-        await pilot.press("semicolon", *"  ", "enter")
-        await pilot.press("semicolon", *"quit? no", "enter")
+        await pilot.press("semicolon")
+        await fill(app, pilot, "  ")
+        await pilot.press("semicolon")
+        await fill(app, pilot, "quit? no")
         await until(lambda: "note: done" in last(app, screen_lines))
     assert sent(engine) == [("note", {"text": "quit? no"})]
 
@@ -191,7 +197,7 @@ async def test_stop_now_wants_the_name_of_the_run(app: ConsoleApp, engine: Small
     async with app.run_test(size=(80, 24)) as pilot:
         await connected(app)
         for keys in ([*"y", "enter"], ["escape"], [*"first", "enter"]):
-            await pilot.press("colon", *"stop-now", "enter")
+            await typed(app, pilot, "stop-now")
             await until(lambda: isinstance(app.screen, dialog.ConfirmTyped))
             box = app.screen
             assert isinstance(box, dialog.ConfirmTyped) and engine.handler.done == []
@@ -260,7 +266,7 @@ async def test_orders_are_no_keys_where_the_run_is_not_shown(
 
 
 @pytest.mark.parametrize(
-    ("typed", "says"),
+    ("words", "says"),
     [
         ("groop 2", "no command :groop: did you mean :group"),
         ("zzzz", "no command :zzzz; tab lists them"),
@@ -278,19 +284,19 @@ async def test_orders_are_no_keys_where_the_run_is_not_shown(
     ],
 )
 async def test_a_command_that_cannot_be_is_one_line(
-    app: ConsoleApp, engine: SmallEngine, typed: str, says: str
+    app: ConsoleApp, engine: SmallEngine, words: str, says: str
 ) -> None:
     app.source.view = engine.view
     with pytest.raises(UsageError) as error:
-        await app.desk.typing.run(typed)
+        await app.desk.typing.run(words)
     assert says in str(error.value) and str(error.value).isprintable()
 
 
 async def test_typed_commands_move_the_selection_and_the_page(app: ConsoleApp, screen_lines) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await connected(app)
-        for typed, at in (("group 2", (1, 0)), ("trial 2", (1, 1)), ("trial g3/t2", (2, 1)), ("group g1", (0, 0))):
-            await app.desk.typing.run(typed)
+        for words, at in (("group 2", (1, 0)), ("trial 2", (1, 1)), ("trial g3/t2", (2, 1)), ("group g1", (0, 0))):
+            await app.desk.typing.run(words)
             assert (app.desk.selection.group, app.desk.selection.trial) == at
         await pilot.press("colon", *"confi", "tab", "enter")
         await pilot.pause()
@@ -299,7 +305,7 @@ async def test_typed_commands_move_the_selection_and_the_page(app: ConsoleApp, s
         await pilot.pause()
         assert app.theme == "mono"
         await pilot.press("colon", "up", "up", "enter")
-        await pilot.press("colon", *"q", "enter")
+        await typed(app, pilot, "q")
         await until(lambda: app._exit)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from textual.events import MouseScrollDown
+from typing_in import fill, typed
 
 from console.control.registry import state_dir
 from console.records.run_dir import RunRecord
@@ -73,13 +74,13 @@ async def test_the_view_is_written_as_its_suffix_says(
         await pilot.press("ctrl+e")
         await pilot.pause()
         assert screen_lines(app)[-1].startswith(" export to demo-run.txt")
-        await pilot.press("ctrl+u", *f"out.{suffix}", "enter")
+        await fill(app, pilot, f"out.{suffix}")
         await pilot.pause()
         path = tmp_path / f"out.{suffix}"
         assert f"export: {path.stat().st_size} bytes in out.{suffix}" in screen_lines(app)[-1]
         text = path.read_text()
         before = path.stat().st_mtime_ns
-        await pilot.press("colon", *f"export out.{suffix}", "enter")
+        await typed(app, pilot, f"export out.{suffix}")
         await pilot.pause()
         assert isinstance(app.screen, dialog.Confirm)
         await pilot.press("enter")  # the focus is on No
@@ -101,7 +102,7 @@ async def test_the_view_is_written_as_its_suffix_says(
 async def test_a_file_that_cannot_be_written_is_one_line(app: ConsoleApp, screen_lines, tmp_path: Path) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         for name, says in (("nowhere/x.txt", "No such file"), ("x.pdf", "end the name in one of .txt"), ("x", ".txt")):
-            await pilot.press("colon", *f"export {name}", "enter")
+            await typed(app, pilot, f"export {name}")
             await pilot.pause()
             assert says in screen_lines(app)[-1]
     assert sorted(p.name for p in tmp_path.iterdir()) == []
