@@ -32,6 +32,14 @@ TASKS = (
 TUNABLES: dict[str, float | None] = {
     "parallel": 8.0, "hold_timeout": 600.0, "max_tries": 3.0, "token_budget": None, "time_budget": None
 }  # fmt: skip
+OPTIONS: ev.Scalars = {
+    "config.model_name": "quarterdeck/midshipman", "config.lora_rank": 8, "console.on_failure": "hold",
+    "harbor.trial_config.agent.import_path": "console.trials.agent:TerminalAgent",
+    "harbor.trial_config.agent.env.OPENAI_API_KEY": "[redacted]",
+}  # fmt: skip
+VERSIONS = {"quarterdeck": "1.0.0", "harbor": "0.26.0", "tinker": "0.9.0", "python": "3.13.1"}
+"""Made up: what is recorded here does not depend on what is installed."""
+THRESHOLDS = {"disk_free_gb": 8.0, "progress_seconds": 600.0}
 
 
 @dataclass
@@ -40,6 +48,7 @@ class Plan:
 
     `operated`: two operators watch it. The machine is reported on, alarms open, are acknowledged and shelved, dispatch
     is paused and goes on, a setting changes, a task is quarantined, a note is made. Its steps are those without it.
+    `content`: what the held trial said and did is there too, as captured calls and as Harbor's files; more options.
     """
 
     steps: int = 15
@@ -56,6 +65,12 @@ class Plan:
     on_failure: str = "hold"
     name: str = "demo"
     operated: bool = False
+    content: bool = False
+
+    @property
+    def held(self) -> tuple[int, int]:
+        """Group and trial that wait in step `held_step`."""
+        return min(2, self.groups - 1), 4
 
 
 @dataclass
@@ -95,8 +110,12 @@ class _Run:
                 run_id=f"{plan.name}-{plan.seed:04d}", name=plan.name, run_dir=HOME, pid=0,
                 model="tiny-terminal", gateway_url="http://127.0.0.1:8741", steps=None, groups_per_batch=plan.groups,
                 group_size=plan.size, on_failure=plan.on_failure, hold_timeout=600.0,
-                config={"config.learning_rate": 0.0005, "harbor.group_size": plan.size},
-                tunables=TUNABLES if plan.operated else {},
+                config={
+                    "config.learning_rate": 0.0005, "harbor.group_size": plan.size,
+                    **(OPTIONS if plan.content else {}),
+                },
+                tunables=TUNABLES if plan.operated else {}, versions=VERSIONS if plan.content else {},
+                thresholds=THRESHOLDS if plan.content else {},
             )
         )  # fmt: skip
         out.add(ev.RunPhase(phase="connecting", detail="embedded gateway"))
@@ -270,7 +289,7 @@ class _Run:
         """The trial's life; yields seconds to its next event."""
         rnd, add, pace = self.random, self.out.add, self.plan.pace
         at: dict[str, int] = {"step": step, "group": group, "trial": trial}
-        hold = self.plan.held_step == step and (group, trial) == (min(2, self.plan.groups - 1), 4)
+        hold = self.plan.held_step == step and (group, trial) == self.plan.held
         for attempt in range(2):
             began = self.out.now
             self.live += 1
@@ -301,7 +320,7 @@ class _Run:
             add(
                 ev.TrialFinished(
                     **at, **fate, try_=attempt, turns=turns, prompt_tokens=prompt, sampled_tokens=sampled,
-                    trial_dir=f"{HOME}/trials/s{step}-g{group}-t{trial}",
+                    trial_dir=f"{HOME}/trials/s{step}-g{group}-t{trial}{'-again' if attempt else ''}",
                     seconds={"environment": 0.2 * pace, "agent": agent, "verify": 0.1 * pace, "total": total},
                 )
             )  # fmt: skip
@@ -349,6 +368,10 @@ def make(run_dir: Path, plan: Plan | None = None) -> RunView:
     run_dir.mkdir(parents=True, exist_ok=True)
     view = _Run(run_dir, plan).write()
     write_manifest(run_dir, Manifest(run_id=view.state.run_id, name=plan.name, created=START))
+    if plan.content and plan.held_step is not None:
+        from made_content import write_content
+
+        write_content(run_dir, plan.held_step, *plan.held)
     return view
 
 
