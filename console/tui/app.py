@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -21,6 +19,7 @@ from console.tui.crash import write_crash
 from console.tui.desk import Desk
 from console.tui.keymap import Keymap
 from console.tui.screen import MainScreen
+from console.tui.signals import Signals
 from console.tui.source import Source
 from console.tui.themes import DEFAULT_THEME, Palette, ThemeFile, Themes
 from console.tui.widgets.dialog import Choice, Confirm, ConfirmTyped, Dialog
@@ -28,12 +27,9 @@ from console.tui.widgets.finder import Finder
 from console.tui.widgets.prompt import Complete, Prompt
 from console.tui.widgets.tight import TightUpdate
 
-TERMINATED = 143
-HUNG_UP = 129
-_TTY_CHECK_SECONDS = 5.0
 THEME_SECONDS = 2.0
 """How often the file of the theme in use is looked at."""
-_CLICKS_ON, _CLICKS_OFF = "\x1b[?1000h\x1b[?1006h", "\x1b[?1000l\x1b[?1006l"
+CLICKS_ON, CLICKS_OFF = "\x1b[?1000h\x1b[?1006h", "\x1b[?1000l\x1b[?1006l"
 """Presses and the wheel only. Textual's own mouse support has every move of the mouse reported."""
 
 
@@ -70,9 +66,11 @@ class ConsoleApp(App[None], inherit_bindings=False):
         self.palette = Palette(themes.loaded[theme])
         self.desk = Desk(source, self, read_only, ascii_only, keymap=keymap)
         self.crash_file: Path | None = None
+        self.takes_mouse = False
         self._ascii = ascii_only
         self._leave_after, self._leaving = leave_after, False
         self._main = MainScreen(self.desk, self.palette, ascii_only)
+        self._signals = Signals(self)
         self._work: set[asyncio.Task[None]] = set()
         self._histories: dict[str, list[str]] = {}
         for one in themes.loaded.values():
@@ -88,9 +86,8 @@ class ConsoleApp(App[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         """Signals now, the source after the first paint."""
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, lambda: self.exit(return_code=TERMINATED))
-        self.set_interval(_TTY_CHECK_SECONDS, self._check_terminal)
+        if not self.is_headless:
+            self._signals.install()
         self.set_interval(0.5, self._check_over)
         self.set_interval(THEME_SECONDS, self._check_theme)
         self.call_after_refresh(self._start)
@@ -103,11 +100,6 @@ class ConsoleApp(App[None], inherit_bindings=False):
     async def on_unmount(self) -> None:
         """Let go of the run."""
         await self.source.close()
-
-    def _check_terminal(self) -> None:
-        # Where a hang-up is ignored (nohup), a vanished terminal would be read in a tight loop for ever.
-        if not self.is_headless and not os.isatty(0):
-            os._exit(HUNG_UP)
 
     def _check_over(self) -> None:
         if getattr(self.begun_with, "failure", None) is not None:
@@ -137,6 +129,9 @@ class ConsoleApp(App[None], inherit_bindings=False):
         if type(renderable) is ChopsUpdate:
             renderable = TightUpdate(renderable.chops, renderable.spans, renderable.chop_ends)
         super()._display(screen, renderable)
+
+    def _set_pointer_shape(self, shape: str) -> None:
+        """The mouse is the terminal's own; some take the sequence for a title."""
 
     def _handle_exception(self, error: Exception) -> None:
         self.crash_file = write_crash(error)
@@ -280,10 +275,9 @@ class ConsoleApp(App[None], inherit_bindings=False):
 
     def take_mouse(self, on: bool) -> None:
         """Ask for presses, or for nothing."""
-        driver = self._driver
-        if driver is not None:
-            driver.write(_CLICKS_ON if on else _CLICKS_OFF)
-            driver._mouse = on  # so that Textual takes it back when the console ends
+        self.takes_mouse = on
+        if self._driver is not None:
+            self._driver.write(CLICKS_ON if on else CLICKS_OFF)
 
     def ring(self, text: str) -> None:
         """BEL, and OSC 9 when it is wanted."""

@@ -228,6 +228,8 @@ class Desk:
         if event is None:
             self.trends.clear()
             self.log.jumped(self.state)
+            if self.source.mode == "live":
+                self.shell.repaint()
             return
         self.trends.note(event, self.state)
         self.log.note(event, self.state)

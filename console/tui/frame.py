@@ -6,7 +6,6 @@ from rich.cells import cell_len
 
 from console.tui.desk import Desk
 from console.tui.layout import MIN_HEIGHT, MIN_WIDTH, Box
-from console.tui.pages import PAGES
 from console.tui.pages.page import Painted
 from console.tui.panes import events, header
 from console.tui.panes.alarm import alarm
@@ -15,13 +14,7 @@ from console.tui.picture import Scene
 from console.tui.text import plain
 from console.tui.widgets.prompt import Prompt
 
-FRAME = ("tiny", "header", "plumbing", "alarm", "timeline", "keys")
 _FOOT = ("timeline", "keys")
-
-
-def pane_names() -> tuple[str, ...]:
-    """Every pane that any page may show, the frame's first."""
-    return tuple(dict.fromkeys([*FRAME, *(name for page in PAGES.values() for name in page.panes)]))
 
 
 def paint(desk: Desk, width: int, height: int, prompt: Prompt | None = None) -> Painted:

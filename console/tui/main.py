@@ -145,7 +145,7 @@ def run_console(
     # Mono and a chosen theme are the answer to NO_COLOR. Textual's own is a filter over the theme's colours, and it
     # makes the terminal's default colours black on black.
     os.environ.pop("NO_COLOR", None)
-    from console.tui.app import ConsoleApp
+    from console.tui.app import CLICKS_OFF, ConsoleApp
     from console.tui.farewell import farewell
 
     app = ConsoleApp(
@@ -153,6 +153,9 @@ def run_console(
         notice="; ".join(x for x in (notice, trouble) if x), keymap=keymap, notify=look.notify, mouse=look.mouse,
     )  # fmt: skip
     app.run(mouse=False)
+    if app.takes_mouse:  # Textual, which was told of no mouse, has left it as it is
+        sys.stderr.write(CLICKS_OFF)
+        sys.stderr.flush()
     failure = getattr(source, "failure", None)
     if isinstance(failure, QuarterdeckError):
         raise failure

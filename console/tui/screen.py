@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from textual.app import ComposeResult
 from textual.events import Key, MouseDown, MouseScrollDown, MouseScrollUp, Paste, Resize
 from textual.screen import Screen
 
 from console.tui.desk import Desk
-from console.tui.frame import as_text, paint, pane_names
+from console.tui.frame import as_text, paint
 from console.tui.layout import Box
 from console.tui.themes import Palette
 from console.tui.widgets.pane import Pane
@@ -22,17 +21,12 @@ class MainScreen(Screen[None], inherit_bindings=False):
     def __init__(self, desk: Desk, palette: Palette, ascii_only: bool) -> None:
         super().__init__()
         self.desk = desk
-        self._panes = {name: Pane(palette, ascii_only, id=name) for name in pane_names()}
+        self._palette, self._ascii = palette, ascii_only
+        self._panes: dict[str, Pane] = {}
         self._placed: dict[str, Box] = {}
         self._seen: tuple[object, ...] = ()
         self._painted = -1e9
         self._prompt: Prompt | None = None
-
-    def compose(self) -> ComposeResult:
-        """All panes; those that the page on top does not place are hidden."""
-        for pane in self._panes.values():
-            pane.display = False
-            yield pane
 
     def on_mount(self) -> None:
         """First paint, then the clock."""
@@ -64,21 +58,33 @@ class MainScreen(Screen[None], inherit_bindings=False):
         painted = paint(self.desk, size.width, size.height, self._prompt)
         self._place(painted.boxes)
         for name, lines in painted.lines.items():
-            self._panes[name].show(lines)
+            self._pane(name).show(lines)
+
+    def _pane(self, name: str) -> Pane:
+        """A pane, made when it is shown first."""
+        pane = self._panes.get(name)
+        if pane is None:
+            pane = self._panes[name] = Pane(self._palette, self._ascii, id=name)
+            pane.display = False
+            self.mount(pane)
+        return pane
 
     def _place(self, boxes: dict[str, Box]) -> None:
         if boxes == self._placed:
             return
-        for name, pane in self._panes.items():
-            box = boxes.get(name)
-            pane.display = box is not None
-            if box is not None and self._placed.get(name) != box:
+        for name in self._panes.keys() - boxes.keys():
+            self._panes[name].display = False
+        for name, box in boxes.items():
+            pane = self._pane(name)
+            pane.display = True
+            if self._placed.get(name) != box:
                 pane.styles.width, pane.styles.height = box.width, box.height
                 pane.styles.offset = (box.x, box.y)
         self._placed = dict(boxes)
 
     def use(self, palette: Palette) -> None:
         """Paint in other colours."""
+        self._palette = palette
         for pane in self._panes.values():
             pane.use(palette)
 
