@@ -36,7 +36,7 @@ class History:
         self.resets = self.missing = 0
         self.note = ""
         self._jumps = -1
-        self._taken = self._known = 0
+        self._taken = 0
         self._reading = False
 
     def sync(self) -> list[Entry]:
@@ -48,7 +48,7 @@ class History:
         if new <= 0:
             return []
         self._taken = log.total
-        added = [e for e in islice(log.entries, len(log.entries) - new, None) if e.seq > self._known]
+        added = list(islice(log.entries, len(log.entries) - new, None))
         self.entries += added
         if len(self.entries) > KEPT + _SLACK:
             del self.entries[:-KEPT]
@@ -60,7 +60,7 @@ class History:
         first, self._jumps, self._taken = self._jumps < 0, log.jumps, log.total
         now = [*entries_of(lines[: max(0, len(lines) - len(log.entries))]), *log.entries]
         if first or self._desk.source.mode == "replay":
-            self.entries, self._known = now, 0
+            self.entries = now
         else:  # a new connection: what was known stays known
             last = self.entries[-1].ts if self.entries else 0.0
             later = [e for e in now if e.ts > last]
@@ -94,7 +94,7 @@ class History:
             return
         if found is None or jumps != log.jumps:
             return
-        self.note, self._known, self.missing = "", found.last, found.after
+        self.note, self.missing = "", found.after
         self._taken = log.total
         self.entries = [*found.entries, *(e for e in log.entries if e.seq > found.last)]
         self.resets += 1

@@ -203,6 +203,8 @@ async def test_other_trials_and_groups(recording: Path) -> None:
     assert len(seen) == size * len(desk.state.groups)
     await keys(desk, shell, "exclamation_mark")
     assert "g3/t5" in body(desk)
+    await keys(desk, shell, "exclamation_mark")
+    assert "alarm" in "".join(span.text for span in desk.scene().message)
 
 
 async def test_a_new_try_begins_anew_and_the_one_before_can_be_read(recording: Path) -> None:

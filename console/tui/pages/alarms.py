@@ -184,6 +184,9 @@ class AlarmsPage(Page):
             show_trial(self.desk, self.desk.state.step or 0, held[0][0].group, held[0][1].trial)
             return
         asking = [i for i, b in enumerate(self._blocks) if b.alarm is not None and b.alarm.open and b.alarm.asks(now)]
+        if not asking and self.desk.source.mode == "replay":
+            self.desk.replaying.do_next_alarm()
+            return
         if not asking:
             self.desk.say("no alarm asks for you")
             return

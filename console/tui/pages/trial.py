@@ -122,8 +122,13 @@ class TrialPage(ReadingPage):
         self._go([(g.group, t.trial) for g in scene.groups for t in g.trials], by, "no step is running")
 
     def do_next_alarm(self) -> None:
-        """The next trial that waits for the operator."""
-        self._go([(g.group, t.trial) for g, t in held_trials(self._run)], 1, "no trial waits for you")
+        """The next trial that waits for the operator; in a replay, where no other does, the next alarm in time."""
+        target, waiting = self._target, [(g.group, t.trial) for g, t in held_trials(self._run)]
+        here = target is not None and not self._gone and (target.group, target.trial) in waiting
+        if self.desk.source.mode == "replay" and len(waiting) <= here:
+            self.desk.replaying.do_next_alarm()
+        else:
+            self._go(waiting, 1, "no trial waits for you")
 
     def _go(self, names: list[tuple[int, int]], by: int, nothing: str) -> None:
         if not names:
