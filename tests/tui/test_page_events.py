@@ -209,6 +209,7 @@ async def test_a_new_connection_keeps_what_was_known_and_says_what_is_missing() 
 async def test_a_live_run_of_this_machine_has_its_whole_journal(tmp_path: Path) -> None:
     source = Bare()
     run_dir = tmp_path / "run"
+    desk, shell, _ = desk_on(source)  # type: ignore[arg-type]
     with JournalWriter(run_dir / "journal") as writer:
         for event in (
             ev.RunStarted(run_id="r-1", name="r", run_dir=str(run_dir)),
@@ -216,7 +217,6 @@ async def test_a_live_run_of_this_machine_has_its_whole_journal(tmp_path: Path) 
         ):
             source.feed(writer.append(event))
     write_manifest(run_dir, Manifest(run_id="r-1", name="r", created=1.0))
-    desk, shell, _ = desk_on(source)  # type: ignore[arg-type]
     await keys(desk, shell, "E")
     page = desk.page
     assert isinstance(page, EventsPage)
