@@ -87,10 +87,14 @@ class ConsoleApp(App[None], inherit_bindings=False):
     def on_mount(self) -> None:
         """Signals now, the source after the first paint."""
         if not self.is_headless:
-            self._signals.install()
+            self.take_signals()
         self.set_interval(0.5, self._check_over)
         self.set_interval(THEME_SECONDS, self._check_theme)
         self.call_after_refresh(self._start)
+
+    def take_signals(self) -> None:
+        """Handle signals, and watch over the terminal."""
+        self._signals.install()
 
     async def _start(self) -> None:
         if self._mouse:

@@ -58,8 +58,8 @@ class _Keeper(HeadlessDriver):
 class _RecordedApp(ConsoleApp):
     """The console without the terminal around it."""
 
-    def _check_terminal(self) -> None:
-        """There is none to be lost."""
+    def take_signals(self) -> None:
+        """There is no terminal to be lost."""
 
     def ring(self, text: str) -> None:
         """Nobody hears it."""

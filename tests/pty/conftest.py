@@ -1,4 +1,4 @@
-"""A console in a real pseudo-terminal, read by a terminal emulator."""
+"""A console in a real pseudo-terminal, read by a terminal emulator and by a strict reader of its bytes."""
 
 from __future__ import annotations
 
@@ -9,24 +9,35 @@ import pty
 import select
 import signal
 import struct
+import subprocess
 import sys
+import tempfile
 import termios
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
 
+import psutil
 import pyte
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "tests" / "control")]
+
+import terminal_bytes
+
 PROBE = b"\x1b[?2026$p"
+ENGINE = ROOT / "tests" / "control" / "small_engine.py"
 
 
 class Terminal:
     """A process on a pty.
 
     Attributes:
-        raw: every byte it wrote; screen: what a terminal would show.
+        raw: every byte it wrote; screen: what a terminal would show; status: how it ended, None while it runs.
+        bells, clipboards, palette: what `terminal_bytes.read` lets pass when the test is over.
     """
 
     def __init__(
@@ -40,13 +51,21 @@ class Terminal:
         self._stream = pyte.ByteStream(self.screen)
         self.raw = bytearray()
         self.status: int | None = None
+        self.bells = self.clipboards = 0
+        self.palette = False
+        self._largest = [columns, rows]
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             os.chdir(ROOT)
             os.execvpe(command[0], command, environment)
+        self._attributes = termios.tcgetattr(self.fd)
+        self._modes = set(self.screen.mode)
         self.resize(columns, rows)
 
+    # --- the terminal's side ---
+
     def resize(self, columns: int, rows: int) -> None:
+        self._largest = [max(columns, self._largest[0]), max(rows, self._largest[1])]
         self.screen.resize(rows, columns)
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
@@ -54,22 +73,36 @@ class Terminal:
         """Read for so long; the number of bytes that came."""
         before, end = len(self.raw), time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0 and self.status is None:
-            ready, _, _ = select.select([self.fd], [], [], min(left, 0.05))
-            if not ready:
+            if not self._read(min(left, 0.05)):
                 self._reap()
-                continue
-            try:
-                data = os.read(self.fd, 65536)
-            except OSError:
-                data = b""
-            if not data:
-                self._reap(wait=True)
-                break
-            if PROBE in data:
-                os.write(self.fd, b"\x1b[?2026;2$y")
-            self.raw += data
-            self._stream.feed(data)
         return len(self.raw) - before
+
+    def settle(self, quiet: float = 0.04, at_most: float = 0.6) -> None:
+        """Read until something came and then nothing for `quiet` seconds."""
+        end, came = time.monotonic() + at_most, False
+        while (now := time.monotonic()) < end and self.status is None:
+            if self._read(quiet if came else end - now):
+                came = True
+            elif came:
+                return
+
+    def _read(self, wait: float) -> bool:
+        """Read once; whether anything came."""
+        ready, _, _ = select.select([self.fd], [], [], max(0.0, wait))
+        if not ready:
+            return False
+        try:
+            data = os.read(self.fd, 65536)
+        except OSError:
+            data = b""
+        if not data:
+            self._reap(wait=True)
+            return False
+        if PROBE in data:
+            os.write(self.fd, b"\x1b[?2026;2$y")
+        self.raw += data
+        self._stream.feed(data)
+        return True
 
     def until(self, condition: Callable[[], bool], seconds: float = 20.0) -> None:
         end = time.monotonic() + seconds
@@ -77,35 +110,82 @@ class Terminal:
             assert time.monotonic() < end and self.status is None, f"status {self.status}\n{self.text}"
             self.pump(0.05)
 
-    def see(self, text: str) -> None:
-        self.until(lambda: text in self.text)
+    def see(self, *texts: str) -> None:
+        self.until(lambda: all(text in self.text for text in texts))
 
     def press(self, keys: str) -> None:
-        os.write(self.fd, keys.encode())
+        os.write(self.fd, keys.encode("utf-8", "surrogateescape"))
+
+    def paste(self, text: str) -> None:
+        """As a terminal does that brackets what is pasted."""
+        self.press(f"\x1b[200~{text}\x1b[201~")
 
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)
+
+    def drop(self) -> None:
+        """The line drops: nobody is at the other end any more."""
+        os.close(self.fd)
+        self.fd = os.open(os.devnull, os.O_RDONLY)
 
     def ends(self, seconds: float = 15.0) -> int:
         """The exit status, once it has ended."""
         end = time.monotonic() + seconds
         while self.status is None and time.monotonic() < end:
-            self.pump(0.1)
+            if os.isatty(self.fd):
+                self.pump(0.1)
+            else:
+                time.sleep(0.05)
+                self._reap()
         assert self.status is not None, self.text
         return self.status
+
+    def busy(self, seconds: float) -> float:
+        """The share of a core that the process takes; nothing is read meanwhile."""
+        process = psutil.Process(self.pid)
+        before = sum(process.cpu_times()[:2])
+        time.sleep(seconds)
+        return (sum(process.cpu_times()[:2]) - before) / seconds
+
+    # --- what can be seen ---
 
     @property
     def text(self) -> str:
         return "\n".join(self.screen.display)
 
     @property
-    def restored(self) -> bool:
-        """Whether the alternate screen was left, the cursor shown, and line editing and echo are on again."""
-        flags = termios.tcgetattr(self.fd)[3]
+    def damage(self) -> dict[str, object]:
+        """What of the terminal is not as it was before; empty when everything is."""
+        after, before, written = termios.tcgetattr(self.fd), self._attributes, self.written()
+        found: dict[str, object] = {
+            "line discipline": [pair for pair in zip(before, after) if pair[0] != pair[1]],
+            "modes": {mode: on for mode, on in written.modes.items() if on != terminal_bytes.MODES[mode]},
+            "emulator": self.screen.mode ^ self._modes,
+            "title": self.screen.title + self.screen.icon_name,
+            "keyboard flags pushed": written.keyboards,
+            "pen": written.pen,
+        }
+        return {name: value for name, value in found.items() if value}
+
+    @property
+    def said(self) -> str:
+        """What was written after the alternate screen was left."""
+        return self.raw.decode(errors="replace").rpartition("\x1b[?1004l")[2].strip()
+
+    def written(self) -> terminal_bytes.Terminal:
+        """What the bytes did. Raises `Intruder` when some are not the console's own."""
+        columns, rows = self._largest
+        return terminal_bytes.read(
+            self.whole(), columns, rows, bells=self.bells, clipboards=self.clipboards, palette=self.palette
+        )
+
+    def whole(self) -> bytes:
+        """The output, without a sequence that is not complete yet."""
         out = bytes(self.raw)
-        left = out.rfind(b"\x1b[?1049l") > out.rfind(b"\x1b[?1049h")
-        cursor = out.rfind(b"\x1b[?25h") > out.rfind(b"\x1b[?25l")
-        return left and cursor and bool(flags & termios.ICANON) and bool(flags & termios.ECHO)
+        if self.status in (None, -signal.SIGKILL, -signal.SIGHUP):
+            out = out[: max(out.rfind(b"\x1b"), 0)] if b"\x1b" in out[-64:] else out
+            out = out.decode("utf-8", "ignore").encode() if _cut(out) else out
+        return out
 
     def close(self) -> None:
         if self.status is None:
@@ -114,14 +194,24 @@ class Terminal:
         os.close(self.fd)
 
     def _reap(self, wait: bool = False) -> None:
+        if self.status is not None:
+            return
         pid, status = os.waitpid(self.pid, 0 if wait else os.WNOHANG)
         if pid:
             self.status = os.waitstatus_to_exitcode(status)
 
 
+def _cut(out: bytes) -> bool:
+    try:
+        out[-3:].decode()
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
 @pytest.fixture
 def terminal() -> Iterator[Callable[..., Terminal]]:
-    """Opens terminals and closes them after the test."""
+    """Opens terminals; after the test they are closed, and every byte that came must be the console's own."""
     opened: list[Terminal] = []
 
     def make(code: str, *arguments: str, **options) -> Terminal:
@@ -131,18 +221,67 @@ def terminal() -> Iterator[Callable[..., Terminal]]:
     yield make
     for one in opened:
         one.close()
+    for one in opened:
+        one.written()
+
+
+def load(name: str, path: Path) -> ModuleType:
+    """A module by its file, once."""
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+    return sys.modules[name]
 
 
 @pytest.fixture(scope="session")
 def pty_recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A short finished run."""
-    spec = importlib.util.spec_from_file_location("quarterdeck_recordings", ROOT / "tests" / "recordings" / "make.py")
-    assert spec is not None and spec.loader is not None
-    module = sys.modules.get("quarterdeck_recordings")
-    if module is None:
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["quarterdeck_recordings"] = module
-        spec.loader.exec_module(module)
+    module = load("quarterdeck_recordings", ROOT / "tests" / "recordings" / "make.py")
     path = tmp_path_factory.mktemp("pty") / "demo"
     module.make(path, module.Plan(steps=6, held_step=3))
     return path
+
+
+class LiveRun(NamedTuple):
+    """The engine of a run, a process of its own."""
+
+    process: subprocess.Popen[bytes]
+    socket: Path
+    run_dir: Path
+
+
+@pytest.fixture
+def start_engine(tmp_path: Path) -> Iterator[Callable[..., LiveRun]]:
+    """Starts engines; `program` is one like `small_engine.py`."""
+    with tempfile.TemporaryDirectory(prefix="qd-") as short:
+        started: list[subprocess.Popen[bytes]] = []
+
+        def start(*options: str, program: Path = ENGINE) -> LiveRun:
+            number = len(started)
+            socket, run_dir = Path(short) / f"{number}.sock", tmp_path / f"run-{number}"
+            process = subprocess.Popen(
+                [sys.executable, str(program), str(run_dir), str(socket), *options],
+                stdout=subprocess.PIPE,
+                stdin=subprocess.DEVNULL,
+                cwd=ROOT,
+                start_new_session=True,
+            )
+            started.append(process)
+            assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+            return LiveRun(process, socket, run_dir)
+
+        yield start
+        for process in started:
+            process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+@pytest.fixture
+def live_engine(start_engine: Callable[..., LiveRun]) -> LiveRun:
+    """One step every second."""
+    return start_engine("--steps", "60", "--interval", "1")

@@ -37,7 +37,7 @@ def test_replay_paints_plays_to_the_end_and_leaves(terminal, pty_recording: Path
     term.see("step 6/6 finished, exit 0")
     assert "Groups" in term.text and "Events" in term.text
     term.press("q")
-    assert term.ends() == 0 and term.restored
+    assert term.ends() == 0 and not term.damage
     assert b"Traceback" not in term.raw
 
 
@@ -87,7 +87,7 @@ def test_sigterm_restores_the_terminal(terminal, pty_recording: Path) -> None:
     term.see("REPLAY")
     term.pump(0.3)
     term.signal(signal.SIGTERM)
-    assert term.ends() == 143 and term.restored
+    assert term.ends() == 143 and not term.damage
 
 
 def test_a_crash_restores_the_terminal_and_keeps_no_secret(terminal, pty_recording: Path, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_attach_survives_a_killed_console_and_leaves_the_run_alone(terminal, liv
     again = terminal(ATTACH, str(socket), str(run_dir))
     again.see(" LIVE ")
     again.press("q")
-    assert again.ends() == 0 and again.restored
+    assert again.ends() == 0 and not again.damage
     assert "the run goes on: quarterdeck attach run-1" in again.raw.decode(errors="replace")
     assert process.poll() is None
 
@@ -194,7 +194,7 @@ def test_hostile_text_changes_nothing_of_the_terminal(terminal, tmp_path: Path) 
     term.press("\x1b")
     term.pump(0.5)
     term.press("q")
-    assert term.ends() == 0 and term.restored
+    assert term.ends() == 0 and not term.damage
 
 
 @pytest.mark.parametrize("variables", [{"TERM": "dumb"}, {"TERM": ""}])

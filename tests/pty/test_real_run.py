@@ -46,7 +46,7 @@ def test_a_run_started_from_a_console_outlives_it(terminal, embedded_gateway, ru
     second.until(lambda: "stop" in second.text.lower(), 20)
     second.press("q")
     assert second.ends() == 0
-    assert second.restored
+    assert not second.damage
     deadline = time.monotonic() + 90
     while run_at(run_dir).alive() and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -73,7 +73,7 @@ def test_an_engine_that_cannot_start_closes_the_console_with_one_line(terminal, 
     first.until(lambda: run_at(run_dir).alive() if (run_dir / "journal").is_dir() else False, 60)
     second = terminal(QUARTERDECK, "train", *words, columns=120, rows=40)
     assert second.ends(60) == 2
-    assert second.restored
+    assert not second.damage
     said = second.raw.decode(errors="replace").rpartition("\x1b[?1049l")[2]
     assert "quarterdeck:" in said and "Traceback" not in said
     assert run_at(run_dir).alive()
