@@ -52,6 +52,32 @@ class Looking:
             return
         self._desk.show("trial")
 
+    def _page_of_trial(self, tab: str) -> None:
+        """The selected trial at a tab; the trial page has these keys of its own, so this is how others get there."""
+        self.do_page_trial()
+        if self._desk.page.id == "trial":
+            getattr(self._desk.page, f"do_{tab}")()
+
+    def do_transcript(self) -> None:
+        """The selected trial's transcript."""
+        self._page_of_trial("transcript")
+
+    def do_verifier(self) -> None:
+        """Its verifier output."""
+        self._page_of_trial("verifier")
+
+    def do_tokens(self) -> None:
+        """Its captured tokens."""
+        self._page_of_trial("tokens")
+
+    def do_log(self) -> None:
+        """Its log."""
+        self._page_of_trial("log")
+
+    def do_why(self) -> None:
+        """Why its outcome was given."""
+        self._page_of_trial("why")
+
     def do_page_events(self) -> None:
         """All events."""
         self._desk.show("events")
