@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -37,7 +37,11 @@ _NO_COLUMNS = frozenset({"type", "seq", "outcomes", "nonfinite"})
 
 def step_table(record: RunRecord, until: int) -> tuple[list[str], Iterator[list[Cell]]]:
     """Columns and rows of the finished steps up to event `until`; one column for each outcome class that occurs."""
-    rows = record.view_at(seq=until).history.rows
+    return rows_table(record.view_at(seq=until).history.rows)
+
+
+def rows_table(rows: Sequence[ev.StepFinished]) -> tuple[list[str], Iterator[list[Cell]]]:
+    """The same of finished steps that are at hand."""
     classes = sorted({name for row in rows for name in row.outcomes})
     figures = [name for name in msgspec.structs.fields(ev.StepFinished) if name.name not in _NO_COLUMNS]
     names = ["step", "time", *(f.name for f in figures if f.name != "step")]

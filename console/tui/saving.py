@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from console import __version__
 from console.errors import UsageError
-from console.journal.events import StepFinished
-from console.state.model import encode_state
+from console.journal.events import SCHEMA_VERSION
+from console.records import tables
 
 if TYPE_CHECKING:
     from console.tui.desk import Desk
@@ -43,20 +42,23 @@ def _svg(desk: Desk) -> bytes:
 
 
 def _json(desk: Desk) -> bytes:
-    """The open state, as a snapshot of the journal has it."""
-    return msgspec.json.format(encode_state(desk.scene().state), indent=2) + b"\n"
+    """State and finished steps as they are shown, under the names that `quarterdeck export` gives them."""
+    view = desk.scene().view
+    body = {
+        "quarterdeck": __version__,
+        "schema": SCHEMA_VERSION,
+        "seq": view.state.seq,
+        "time": tables.moment(view.state.ts),
+        "state": view.state,
+        "history": view.history.rows,
+    }
+    return msgspec.json.format(msgspec.json.encode(body), indent=2) + b"\n"
 
 
 def _csv(desk: Desk) -> bytes:
-    """One row a finished step; a value that is not known is empty."""
-    names = [f.name for f in msgspec.structs.fields(StepFinished) if f.name != "seq"]
-    out = io.StringIO()
-    rows = csv.writer(out, lineterminator="\n")
-    rows.writerow(names)
-    for row in desk.scene().view.history.rows:
-        values = [getattr(row, name) for name in names]
-        rows.writerow([msgspec.json.encode(v).decode() if isinstance(v, (dict, list)) else v for v in values])
-    return out.getvalue().encode()
+    """One row a finished step, as `quarterdeck export --format csv` writes them."""
+    columns, rows = tables.rows_table(desk.scene().view.history.rows)
+    return "".join(tables.csv_lines(columns, rows)).encode()
 
 
 FORMATS: dict[str, Callable[[Desk], bytes]] = {".txt": _text, ".svg": _svg, ".json": _json, ".csv": _csv}

@@ -92,10 +92,11 @@ async def test_the_view_is_written_as_its_suffix_says(
         case "svg":
             assert text.startswith("<svg") and "REPLAY" in text
         case "json":
-            assert json.loads(text)["steps_done"] == 15
+            found = json.loads(text)
+            assert found["state"]["steps_done"] == 15 and len(found["history"]) == 15
         case "csv":
             rows = list(csv.DictReader(text.splitlines()))
-            assert len(rows) == 15 and float(rows[0]["reward_mean"]) >= 0 and json.loads(rows[0]["outcomes"])
+            assert len(rows) == 15 and float(rows[0]["reward_mean"]) >= 0 and int(rows[0]["outcome_completed"]) > 0
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
 
 
@@ -142,8 +143,30 @@ async def test_the_bell_and_a_notification_that_obeys_nobody(recording: Path, mo
         assert wire.text == ("\x07\x1b]9;lost it\x07" if notify else "\x07")
 
 
-async def test_painting_less_often_answers_keys_all_the_same(app: ConsoleApp, screen_lines) -> None:
+async def test_painting_less_often_answers_keys_all_the_same(
+    app: ConsoleApp, screen_lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    painted: list[float] = []
+    clock = 1000.0
+
+    def ticks(seconds: int) -> int:
+        """Paints in so many seconds in which there is always something new."""
+        nonlocal clock
+        painted.clear()
+        for _ in range(4 * seconds):
+            clock += 0.25
+            app.source.version += 1
+            app._main.tick()
+        return len(painted)
+
     async with app.run_test(size=(80, 24)) as pilot:
+        with monkeypatch.context() as patch:
+            patch.setattr(app.desk, "clock", lambda: clock)
+            patch.setattr(app._main, "paint", lambda: painted.append(clock))
+            for rate, most in ((4.0, 40), (2.0, 20), (1.0, 10), (0.5, 5), (0.25, 3)):
+                app.desk.paints_per_second = rate
+                assert most - 1 <= ticks(10) <= most, rate
+            app.desk.paints_per_second = 4.0
         for _ in range(6):
             await pilot.press("minus")
         assert "painted every 4 seconds" in screen_lines(app)[-1] and app.desk.paints_per_second == 0.25
