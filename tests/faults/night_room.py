@@ -1,0 +1,48 @@
+"""A room with a small disk: `python night_room.py DIR SIZE COMMAND...` runs a command with a file system of that size.
+
+The file system is in memory and mounted on DIR in user and mount namespaces of the command's own: it needs no root,
+nobody else sees it, and it is gone with the last process of the command.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from pathlib import Path
+
+MS_REC, MS_PRIVATE = 0x4000, 0x40000
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def mount(source: str, target: str, kind: str, flags: int = 0, data: str = "") -> None:
+    """mount(2). Raises `OSError`."""
+    if _libc.mount(source.encode(), target.encode(), kind.encode(), flags, data.encode()):
+        number = ctypes.get_errno()
+        raise OSError(number, f"mounting {kind or source} on {target}: {os.strerror(number)}")
+
+
+def enter(directory: str, size: str) -> None:
+    """Move this process, which must have one thread, into the room. It stays the user that it is."""
+    uid, gid = os.geteuid(), os.getegid()
+    os.unshare(os.CLONE_NEWUSER | os.CLONE_NEWNS)
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
+    Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+    mount("none", "/", "", MS_REC | MS_PRIVATE)
+    mount("tmpfs", directory, "tmpfs", 0, f"size={size},mode=0700")
+
+
+def fill(directory: Path, leave: int) -> Path:
+    """A file that leaves so many bytes free on the directory's disk, written in one go."""
+    filler = directory / "filler"
+    free = os.statvfs(directory)
+    with filler.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize - leave)
+    return filler
+
+
+if __name__ == "__main__":
+    enter(sys.argv[1], sys.argv[2])
+    os.execvp(sys.argv[3], sys.argv[3:])
