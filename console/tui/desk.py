@@ -193,6 +193,7 @@ class Desk:
             page=self.page.id,
             presence=self.source.presence,
             acts=self.source.acts and not self.read_only,
+            labels=self.keymap.labels,
             frozen=self.frozen is not None,
             held=0.0 if self.frozen is None else self.clock() - self.frozen.since,
         )

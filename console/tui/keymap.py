@@ -84,12 +84,14 @@ class Keymap:
 
     Attributes:
         actions: the registry in its order, with other keys; by_id: the same; by_key: ids that a key may mean.
+        labels: id to its first key as it is shown, empty without one.
         changed: ids whose keys are not the default ones.
     """
 
     actions: tuple[Action, ...]
     by_id: Mapping[str, Action]
     by_key: Mapping[str, tuple[str, ...]]
+    labels: Mapping[str, str]
     changed: tuple[str, ...] = ()
 
     def __getitem__(self, action_id: str) -> Action:
@@ -115,7 +117,8 @@ def keymap_of(changes: Mapping[str, tuple[str, ...]] | None = None) -> Keymap:
         for key in action.keys:
             by_key[key] = (*by_key.get(key, ()), action.id)
     changed = tuple(a.id for a, default in zip(actions, ACTIONS) if a.keys != default.keys)
-    return Keymap(actions, {action.id: action for action in actions}, by_key, changed)
+    labels = {action.id: action.key for action in actions}
+    return Keymap(actions, {action.id: action for action in actions}, by_key, labels, changed)
 
 
 def load_keymap(path: Path) -> Keymap:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from console.control.messages import Viewer
@@ -13,6 +14,7 @@ from console.journal import events as ev
 from console.state.model import AlarmState, GroupState, RunState, TrialState
 from console.state.reduce import RunView
 from console.tui import glyphs
+from console.tui.actions import BY_ID
 from console.tui.filters import Filter
 from console.tui.source import Link
 from console.tui.text import Line
@@ -110,7 +112,7 @@ class Scene:
         page: id of the page on top; presence: who looks; acts: whether commands of this console go through.
         message: what the last action came to, with its role; keys: (key, label) pairs for the key line.
         frozen: the operator holds the picture, the run goes on; held: for how many seconds already.
-        tail: the selected trial's newest lines, when known.
+        tail: the selected trial's newest lines, when known; labels: action to the key that it has in this console.
     """
 
     view: RunView
@@ -129,11 +131,18 @@ class Scene:
     frozen: bool = False
     held: float = 0.0
     tail: tuple[Line, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def state(self) -> RunState:
         """The open state."""
         return self.view.state
+
+    def key(self, action_id: str) -> str:
+        """How the action's key is shown; empty without such an action or without a key."""
+        if action_id in self.labels:
+            return self.labels[action_id]
+        return BY_ID[action_id].key if action_id in BY_ID else ""
 
     @property
     def dead(self) -> bool:

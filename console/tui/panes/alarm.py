@@ -93,10 +93,10 @@ def _hints(scene: Scene, action_id: str, cells: int) -> Line:
 
 def _hint(scene: Scene, action_id: str) -> Line:
     """The key of an action with its name, as far as there is one here."""
-    action = BY_ID.get(action_id)
-    if action is None or not action.key or scene.link.status == "replay":
+    action, key = BY_ID.get(action_id), scene.key(action_id)
+    if action is None or not key or scene.link.status == "replay":
         return ()
-    return line(Span(f" {action.key}", "key"), Span(f" {action.label or action.id.replace('_', ' ')} "))
+    return line(Span(f" {key}", "key"), Span(f" {action.label or action.id.replace('_', ' ')} "))
 
 
 def _row(total: int, text: str, cells: int) -> Line:
@@ -117,9 +117,9 @@ def _held(scene: Scene, held: tuple[tuple[GroupState, TrialState], ...], total: 
     hint: list[Span] = []
     if scene.link.status != "replay":
         if any(t.retryable for _, t in held):
-            hint += [Span(" r", "key"), Span(" retry ")]
+            hint += [Span(f" {scene.key('retry')}", "key"), Span(" retry ")]
         if cells >= _BOTH_KEYS or not hint:
-            hint += [Span(" x", "key"), Span(" cancel group " if wide else " cancel ")]
+            hint += [Span(f" {scene.key('cancel_group')}", "key"), Span(" cancel group " if wide else " cancel ")]
         hint += _hint(scene, "ack") if wide else ()
     left = clock(None if trial.hold_deadline is None else trial.hold_deadline - scene.now)
     more = "" if len(held) == 1 else f" and {len(held) - 1} more" if wide else f" +{len(held) - 1}"
