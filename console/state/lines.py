@@ -94,10 +94,10 @@ def _text(state: RunState, event: ev.Event) -> tuple[str, str, str | None]:
             before = f", before {clean(event.previous)}" if event.previous else ""
             return f"{clean(event.by)} has the watch{before}", "info", None
         case ev.CommandRequested():
-            return f"{clean(event.command)} requested by {clean(event.author) or 'operator'}", "info", None
+            return f"{_words(event.command)} requested by {clean(event.author) or 'operator'}", "info", None
         case ev.CommandFinished():
             command = state.commands.get(event.id)
-            name = clean(command.command) if command is not None else "command"
+            name = _words(command.command) if command is not None else "command"
             return (
                 f"{name} {clean(event.status)}: {clean(event.result)}",
                 "info" if event.status == "done" else "warning",
@@ -106,7 +106,7 @@ def _text(state: RunState, event: ev.Event) -> tuple[str, str, str | None]:
         case ev.StopRequested():
             if not event.when:
                 return "stop request taken back", "info", None
-            return f"stop requested ({clean(event.when.replace('_', ' '))})", "warning", None
+            return f"stop requested ({_words(event.when)})", "warning", None
         case ev.Note():
             return clean(event.text), event.level, None
         case ev.JournalRepaired():
@@ -129,6 +129,10 @@ def _trial_finished(e: ev.TrialFinished) -> tuple[str, str, str | None]:
     )
     detail = f": {clean(e.evidence, 120)}" if e.evidence else ""
     return f"{name} {what}{detail}", "error", e.outcome
+
+
+def _words(name: str) -> str:
+    return clean(name).replace("_", " ")
 
 
 def _setting(value: float | None) -> str:
