@@ -63,15 +63,14 @@ def list_runs(*, missing: bool = False) -> list[RunInfo]:
     return [run for run in found if missing or run.state != "gone"]
 
 
-def info_of(entry: RunEntry) -> RunInfo:
-    """Judge a run by the end of its journal and by its engine's process."""
+def info_of(entry: RunEntry, view: RunView | None = None) -> RunInfo:
+    """Judge a run by the end of its journal (`view`, when it was read already) and by its engine's process."""
     info = RunInfo(
         run_id=entry.run_id, run_dir=entry.run_dir, name=entry.name, started=entry.started or None,
         pid=entry.pid or None, socket=entry.socket, entry=entry,
     )  # fmt: skip
-    view = None
     try:
-        view = RunRecord(entry.run_dir).view_at_end()
+        view = view or RunRecord(entry.run_dir).view_at_end()
     except RecordingError:
         if not Path(entry.run_dir).is_dir():
             info.state = "gone"
@@ -94,16 +93,16 @@ def run_at(path: Path) -> RunInfo:
     """The run of a directory, registered or not. Raises `RecordingError` when it is none."""
     record = RunRecord(path)
     directory = str(record.path.absolute())
-    state = record.view_at_end().state
+    view = record.view_at_end()
+    state = view.state
     for entry in reversed(entries()):
         if entry.run_id == state.run_id and _same(entry.run_dir, directory):
-            return info_of(entry)
-    return info_of(
-        RunEntry(
-            run_id=state.run_id, run_dir=directory, name=state.name, pid=state.pid, socket=state.socket,
-            started=state.started,
-        )
+            return info_of(entry, view)
+    entry = RunEntry(
+        run_id=state.run_id, run_dir=directory, name=state.name, pid=state.pid, socket=state.socket,
+        started=state.started,
     )  # fmt: skip
+    return info_of(entry, view)
 
 
 def find_run(query: str | None = None) -> RunInfo:

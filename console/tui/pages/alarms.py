@@ -34,7 +34,6 @@ class AlarmsPage(Page):
 
     id = "alarms"
     title = "Alarms"
-    panes = ("alarms_all",)
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)

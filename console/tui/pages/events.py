@@ -31,7 +31,6 @@ class EventsPage(ReadingPage):
 
     id = "events"
     title = "Events"
-    panes = ("events_all",)
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)

@@ -32,7 +32,6 @@ class MetricsPage(Page):
 
     id = "metrics"
     title = "Metrics"
-    panes = ("metrics", "names", *_PLOT_NAMES, "figures")
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)

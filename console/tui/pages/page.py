@@ -31,12 +31,11 @@ class Page:
     position, filter, tab); what it shows comes from the scene.
 
     Attributes:
-        id: as actions name it; title: in the help and in the palette; panes: names of all panes that it may show.
+        id: as actions name it; title: in the help and in the palette.
     """
 
     id: ClassVar[str] = ""
     title: ClassVar[str] = ""
-    panes: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from console.errors import UsageError
 from console.state.model import GroupState, TrialState
 from console.state.sanitize import sanitize
-from console.tui.compose import PANES, compose, layout_for
+from console.tui.compose import compose, layout_for
 from console.tui.filters import Filter, parse
 from console.tui.layout import Box, Layout
 from console.tui.pages.page import Page, Painted
@@ -42,7 +42,6 @@ class RunPage(Page):
 
     id = "run"
     title = "Run"
-    panes = PANES
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)

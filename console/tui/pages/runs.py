@@ -36,7 +36,6 @@ class RunsPage(Page):
 
     id = "runs"
     title = "Runs"
-    panes = ("runs",)
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)

@@ -37,8 +37,6 @@ class Section(NamedTuple):
 class TextPage(Page):
     """Subclasses give sections; this one lays them out."""
 
-    panes = ("text",)
-
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
         self._filter = Filter()

@@ -36,7 +36,6 @@ class TrialPage(ReadingPage):
 
     id = "trial"
     title = "Trial"
-    panes = ("trial_head", "trial_body", "trial_side")
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
