@@ -156,7 +156,10 @@ class Prompt:
             self._left += 1
         shown = text[self._left :]
         at = self.at - self._left
-        return line(Span(shown[:at]), Span(shown[at], "reverse"), Span(shown[at + 1 :]))
+        before = shown[:at]
+        if self._left and before and cell_len(before[0]) == 1:
+            before = f"…{before[1:]}"
+        return line(Span(before), Span(shown[at], "reverse"), Span(shown[at + 1 :]))
 
 
 def _shared(lines: Sequence[str]) -> str:
