@@ -380,7 +380,11 @@ class TrialPage(ReadingPage):
         else:
             lines = trial_tabs.body(feed, cells, rows, self._earlier())
         head = trial_tabs.title(scene, self._subject, self.position(feed is not None and feed.grows), region.width)
-        heading = [head, *detail.head(scene, self._subject, region.width), trial_tabs.tab_row(self._tab, region.width)]
+        heading = [
+            head,
+            *detail.head(scene, self._subject, region.width),
+            trial_tabs.tab_row(self._tab, region.width, scene.key),
+        ]
         boxes = {
             "trial_head": Box(region.x, region.y, region.width, HEAD_ROWS),
             "trial_body": Box(region.x, region.y + HEAD_ROWS, cells, rows),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from console.state.lines import trial_name
 from console.state.sanitize import sanitize
@@ -14,14 +14,14 @@ from console.tui.picture import Scene
 from console.tui.text import Line, Span, cell, fit, line, spread
 
 TABS = (
-    ("transcript", "t", "Transcript", "Transcript"),
-    ("verifier", "v", "Verifier", "Verifier output"),
-    ("tokens", "c", "Tokens", "Captured tokens"),
-    ("log", "l", "Log", "Log"),
-    ("result", "e", "Result", "Result"),
-    ("why", "b", "Why", "Why this outcome"),
+    ("transcript", "Transcript", "Transcript"),
+    ("verifier", "Verifier", "Verifier output"),
+    ("tokens", "Tokens", "Captured tokens"),
+    ("log", "Log", "Log"),
+    ("result", "Result", "Result"),
+    ("why", "Why", "Why this outcome"),
 )
-"""Id, key, and name in short and in full."""
+"""Id, which is its action too, and name in short and in full."""
 _WIDE = 100
 _NOTHING = {
     "transcript": "no turn yet",
@@ -42,10 +42,11 @@ def title(scene: Scene, subject: Subject, position: str, cells: int) -> Line:
     return spread((*left, *line(f"{task} " if task else "")), tail, cells, scene.marks.rule, "rule")
 
 
-def tab_row(chosen: str, cells: int) -> Line:
-    """The tabs with their keys."""
+def tab_row(chosen: str, cells: int, key_of: Callable[[str], str]) -> Line:
+    """The tabs with their keys, which `key_of` gives by action."""
     spans: list[Span] = []
-    for tab, key, short, full in TABS:
+    for tab, short, full in TABS:
+        key = key_of(tab)
         name = full if cells >= _WIDE else short
         here = tab == chosen
         spans += [Span(f" {key} ", "key"), Span(f" {name} " if here else name, "title+reverse" if here else "")]
