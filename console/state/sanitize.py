@@ -22,8 +22,12 @@ _ESCAPES = re.compile(r"\x1b[ -/]{0,8}[0-~]")
 _PLAIN = re.compile(r"[\x20-\x7e]*")
 _SPACES = re.compile(r"[\t\n\r\x0b\x0c\x85\u2028\u2029]+")
 # Marks that show nothing, or switch a glyph's width in some terminals and not in others: variation selectors, the
-# grapheme joiner, Khmer inherent vowels.
-_INVISIBLE_MARKS = re.compile(r"[\u034f\u17b4\u17b5\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+# grapheme joiner, Khmer inherent vowels, colours of skin.
+_INVISIBLE_MARKS = re.compile(
+    r"[\u034f\u17b4\u17b5\u180b-\u180d\u180f\ufe00-\ufe0f\U0001f3fb-\U0001f3ff\U000e0100-\U000e01ef]"
+)
+_FLAG_LETTERS = {0x1F1E6 + i: chr(ord("A") + i) for i in range(26)}
+"""Regional indicators: two of them are a flag of two cells here, and of four there."""
 _FILLERS = frozenset("\u115f\u1160\u3164\uffa0")
 """Hangul fillers: letters by category, blanks on the screen."""
 
@@ -31,11 +35,11 @@ _FILLERS = frozenset("\u115f\u1160\u3164\uffa0")
 def sanitize(text: object, limit: int = FIELD_LIMIT, keep_newlines: bool = False) -> str:
     """`text` as printable characters only.
 
-    Escape sequences, C0 and C1 controls, DEL, bidi controls, zero-width, tag and other format characters and variation
-    selectors are dropped; lone surrogates, private-use and unassigned characters become U+FFFD; runs of marks that take
-    no cell are cut to two. Line breaks and tabs become one space, or, with `keep_newlines`, stay as line feeds and four
-    spaces. The result has at most `limit` characters, the last one an ellipsis when something was cut; to sanitise it
-    again changes nothing.
+    Escape sequences, C0 and C1 controls, DEL, bidi controls, zero-width, tag and other format characters, variation
+    selectors and colours of skin are dropped; lone surrogates, private-use and unassigned characters become U+FFFD,
+    flags their letters; runs of marks that take no cell are cut to two. Line breaks and tabs become one space, or, with
+    `keep_newlines`, stay as line feeds and four spaces. The result has at most `limit` characters, the last one an
+    ellipsis when something was cut; to sanitise it again changes nothing.
     """
     value = text if isinstance(text, str) else str(text)
     if len(value) <= limit and _PLAIN.fullmatch(value):
@@ -58,6 +62,7 @@ def sanitize(text: object, limit: int = FIELD_LIMIT, keep_newlines: bool = False
 def _printable(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
+    text = text.translate(_FLAG_LETTERS)
     out: list[str] = []
     marks = 0
     for char in text:
