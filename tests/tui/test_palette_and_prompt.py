@@ -223,3 +223,25 @@ async def test_a_name_must_be_typed_in_full_and_enter_be_fresh(app: ConsoleApp, 
         await pilot.press("enter")
         await pilot.pause()
     assert answers[-1] is True and len(answers) == 7
+
+
+async def test_long_questions_and_lists_fit_a_small_screen(app: ConsoleApp, screen_lines) -> None:
+    async def ask() -> None:
+        await app.confirm("Cancel", "\n".join(f"group {i} is lost" for i in range(40)), "cancel them")
+
+    async with app.run_test(size=(60, 16)) as pilot:
+        app.spawn(ask())
+        await pilot.pause()
+        assert "group 0 " in "".join(screen_lines(app)) and "n  no, back" in "".join(screen_lines(app))
+        await pilot.press("pagedown", "pagedown", "pagedown", "down", "pagedown")
+        await pilot.pause()
+        assert "group 39 " in "".join(screen_lines(app)) and "n  no, back" in "".join(screen_lines(app))
+        await pilot.press("n", "ctrl+p", "pagedown", "pagedown")
+        await pilot.pause()
+        box = app.screen
+        assert isinstance(box, Finder)
+        assert box._found[box._at][2][:20] in "".join(screen_lines(app))
+        await pilot.resize_terminal(30, 7)
+        await pilot.press("pagedown")
+        await pilot.pause()
+        assert box._found[box._at][2][:8] in "".join(screen_lines(app))

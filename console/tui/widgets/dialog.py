@@ -21,6 +21,9 @@ FRESH_SECONDS = 0.4
 """A confirming key within so many seconds of the one before it, or of the question, is auto-repeat and ignored."""
 
 
+_SCROLL = {"up": -1, "down": 1, "pageup": -10, "pagedown": 10}
+
+
 class Dialog[Result](ModalScreen[Result], inherit_bindings=False):
     """A framed box in the middle; subclasses say what is in it and what keys do."""
 
@@ -48,6 +51,10 @@ class Dialog[Result](ModalScreen[Result], inherit_bindings=False):
         """The lines inside the frame."""
         raise NotImplementedError
 
+    def foot(self, cells: int) -> list[Line]:
+        """Lines beneath the body that stay when it is scrolled."""
+        return []
+
     def footer(self) -> str:
         """What the frame's title says on the right."""
         return ""
@@ -56,11 +63,12 @@ class Dialog[Result](ModalScreen[Result], inherit_bindings=False):
         """Place the box and show its lines."""
         screen = self.app.size
         width = max(20, min(screen.width - 4, 92))
-        body = self.body(width - 4)
-        height = max(4, min(len(body) + 2, screen.height - 2))
-        rows = height - 2
+        body, foot = self.body(width - 4), self.foot(width - 4)
+        height = max(4, min(len(body) + len(foot) + 2, screen.height - 2))
+        foot = foot[-(height - 2) :]
+        rows = height - 2 - len(foot)
         self._top = max(0, min(self._top, len(body) - rows))
-        shown = [line(Span(" "), *one) for one in body[self._top : self._top + rows]]
+        shown = [line(Span(" "), *one) for one in (*body[self._top : self._top + rows], *foot)]
         more = f"{self._top + rows}/{len(body)}" if len(body) > rows else ""
         title = (self._heading, " ".join(x for x in (more, self.footer()) if x))
         styles = self._pane.styles
@@ -101,16 +109,18 @@ class Confirm(Dialog[bool]):
         self._last = clock()
 
     def body(self, cells: int) -> list[Line]:
-        """What it will do, and the two answers."""
-        return [
-            *wrap(self._text, cells),
-            (),
-            line(Span("y", "key"), Span(f" {self._yes}      "), Span(" n  no, back ", "bold+reverse")),
-        ]
+        """What it will do."""
+        return wrap(self._text, cells)
+
+    def foot(self, cells: int) -> list[Line]:
+        """The two answers."""
+        return [(), line(Span("y", "key"), Span(f" {self._yes}      "), Span(" n  no, back ", "bold+reverse"))]
 
     def press(self, key: str) -> None:
-        """`y` when fresh; n, escape, enter, q and ctrl+c are no."""
-        if key == "y":
+        """`y` when fresh; n, escape, enter, q and ctrl+c are no; arrows move through a long text."""
+        if key in _SCROLL:
+            self.scroll_by(_SCROLL[key])
+        elif key == "y":
             now = self._clock()
             fresh = now - self._last >= FRESH_SECONDS
             self._last = now
@@ -139,12 +149,15 @@ class ConfirmTyped(Dialog[bool]):
         self._prompt = Prompt(">", self._given)
 
     def body(self, cells: int) -> list[Line]:
-        """What it will do, what is to be typed, and what has been."""
+        """What it will do."""
+        return wrap(self._text, cells)
+
+    def foot(self, cells: int) -> list[Line]:
+        """What is to be typed, and what has been."""
         right = self._prompt.text == self._typed
         last = line(Span("enter", "key"), Span(f" {self._yes}")) if right else line(
             Span(" enter, esc: no, back ", "bold+reverse"))  # fmt: skip
         return [
-            *wrap(self._text, cells),
             (),
             line(Span("to do it, type  "), Span(self._typed, "bold")),
             self._prompt.lines(cells),
@@ -160,6 +173,9 @@ class ConfirmTyped(Dialog[bool]):
         fresh, self._last = now - self._last >= FRESH_SECONDS, now
         if event.key == "enter" and self._prompt.text == self._typed and not fresh:
             return  # part of what was pasted, or auto-repeat
+        if event.key in _SCROLL:
+            self.scroll_by(_SCROLL[event.key])
+            return
         self._prompt.press(event.key, event.character)
         if self.is_current:
             self.paint()
@@ -209,32 +225,3 @@ class Choice(Dialog[str]):
                 self.dismiss(value)
                 return
         self.paint()
-
-
-class Reader(Dialog[None]):
-    """A text; it is asked for again every second, so that what it tells stays true."""
-
-    def __init__(self, palette: Palette, ascii_only: bool, title: str, text: Callable[[int], list[Line]]) -> None:
-        super().__init__(palette, ascii_only, title)
-        self._source = text
-
-    def on_mount(self) -> None:
-        """Keep it fresh."""
-        super().on_mount()
-        self.set_interval(1.0, self.paint)
-
-    def body(self, cells: int) -> list[Line]:
-        """The text as it is now."""
-        return self._source(cells)
-
-    def footer(self) -> str:
-        """How to leave."""
-        return "esc closes"
-
-    def press(self, key: str) -> None:
-        """Scroll, or close."""
-        moves = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -10, "pagedown": 10, "g": -(10**6), "G": 10**6}
-        if key in moves:
-            self.scroll_by(moves[key])
-        elif key in ("escape", "q", "enter", "question_mark", "ctrl+c", "f1"):
-            self.dismiss(None)

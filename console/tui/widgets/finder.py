@@ -29,15 +29,16 @@ class Finder(Dialog[str]):
 
     def body(self, cells: int) -> list[Line]:
         """What was typed, then the entries."""
-        self._first = max(0, min(max(self._first, self._at - ROWS + 1), self._at))
+        rows = max(1, min(ROWS, self.app.size.height - 6))  # what the frame and the line above leave
+        self._first = max(0, min(max(self._first, self._at - rows + 1), self._at))
         out = [self._prompt.lines(cells), ()]
         keys = max((len(key) for _, key, _ in self._entries), default=0)
-        for i, (_, key, text) in enumerate(self._found[self._first : self._first + ROWS], start=self._first):
+        for i, (_, key, text) in enumerate(self._found[self._first : self._first + rows], start=self._first):
             row = line(Span(f" {cell(key, keys, right=True)}  ", "key"), Span(text))
             out.append(restyle(fit(row, cells), "selected") if i == self._at else row)
         if not self._found:
             out.append(line(Span(" nothing is called so; backspace, or esc to close", "muted")))
-        return out + [()] * (ROWS + 2 - len(out))
+        return out + [()] * (rows + 2 - len(out))
 
     def footer(self) -> str:
         """How many there are."""
