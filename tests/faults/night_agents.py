@@ -12,17 +12,18 @@ HANG_SECONDS = 3600
 
 
 class HangingOptions(TerminalAgentOptions):
-    fuses: str = Field(description="A directory with an entry for each task of which one trial is to hang.")
+    fuses: str = Field(description="A directory with an entry for each task of which a trial is to hang.")
 
 
 class Hanging(TerminalAgent):
-    """The first trial of each task that has a fuse hangs in a command, without a model call; others do their work."""
+    """The first trial of each task that has a fuse hangs in a command, without a model call, and takes the fuse."""
 
     options_model = HangingOptions
 
     async def run(self, instruction, environment, context):
+        fuses = Path(self.options.fuses)
         try:
-            (Path(self.options.fuses) / environment.environment_name).rmdir()
+            (fuses / environment.environment_name).rename(fuses / environment.session_id)
         except FileNotFoundError:
             await super().run(instruction, environment, context)
         else:

@@ -1,6 +1,6 @@
 """A disk that is full to the last byte: `python night_no_room.py PLAN.json`, in a room with a small disk.
 
-Starts a run as `night_watch` does, and takes all room away while a trial hangs. Prints a diary.
+Starts a run as `night_watch` does, and takes all room away while trials are at work. Prints a diary.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from night_operator import started, write
-from night_room import fill
+from night_room import fill_up
 from night_watch import Plan
 
 
@@ -23,7 +23,7 @@ def main() -> None:
         with started(words) as operator:
             operator.until("a trial at work", lambda: operator.of("trial.phase", phase="agent"))
             write("cause", name="disk")
-            fill(Path(plan.disk), 0)
+            fill_up(Path(plan.disk))
     finally:
         shutil.copytree(run_dir, plan.kept)
 

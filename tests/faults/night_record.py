@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 from console.engine.board import ALARM_SECONDS
 from console.journal import events as ev
 from console.journal.reader import Journal
+from console.state.lines import trial_name
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
@@ -50,7 +52,7 @@ def plan(tmp_path: Path, gateway: str) -> Path:
         f"config.dataset_builder.tasks_dir={tmp_path / 'tasks'}", "config.dataset_builder.epochs=200",
         "config.dataset_builder.groups_per_batch=2", "config.dataset_builder.group_size=3",
         f"harbor.trial_config={tmp_path / 'trial.json'}", "harbor.max_parallel_trials_per_group=2",
-        "harbor.on_failure=hold", "console.hold_timeout=300", "console.probe_interval=0.25",
+        "harbor.on_failure=hold", "console.hold_timeout=300", "console.probe_interval=0.15",
         f"console.alarms.agent_idle_seconds={IDLE_SECONDS}", f"console.alarms.gateway_slow_ms={SLOW_MS}",
         "console.alarms.gateway_slow_factor=8", "console.alarms.gateway_slow_critical_factor=1e6",
         f"console.alarms.disk_free_gb={DISK_GB}",
@@ -158,15 +160,16 @@ class Night:
         return float(next(line["ts"] for line in self.said(what) if line["name"] == name))
 
     @property
-    def hung(self) -> list[ev.TrialFinished]:
-        """The ends of the trials that hung: cancelled in the first step, without a model call."""
-        ends = self.of(ev.TrialFinished, step=0, outcome="cancelled", cause="operator")
-        return [e for e in ends if not self.of(ev.TrialTurn, step=0, group=e.group, trial=e.trial)]
+    def hung(self) -> list[tuple[int, int]]:
+        """Group and trial of those that hung, all in the first step."""
+        names = sorted(path.name for path in (self.where / "fuses").iterdir())
+        keys = [re.search(r"s0\.g(\d+)\.t(\d+)\.y0", name) for name in names]
+        return [(int(key[1]), int(key[2])) for key in keys if key is not None]
 
     @property
     def troubles(self) -> list[Episode]:
         """The episodes that the night was about."""
-        hung = {f"stalled.g{e.group + 1}/t{e.trial + 1}" for e in self.hung}
+        hung = {f"stalled.{trial_name(group, trial)}" for group, trial in self.hung}
         return [e for e in self.episodes if e.kind in CAUSES and (e.kind != "stalled" or e.key in hung)]
 
     def one(self, kind: str) -> Episode:

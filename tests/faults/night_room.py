@@ -6,6 +6,7 @@ nobody else sees it, and it is gone with the last process of the command.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sys
@@ -35,12 +36,19 @@ def enter(directory: str, size: str) -> None:
 
 
 def fill(directory: Path, leave: int) -> Path:
-    """A file that leaves so many bytes free on the directory's disk, written in one go."""
+    """A file that leaves so many bytes free on the directory's disk."""
     filler = directory / "filler"
-    free = os.statvfs(directory)
+    disk = os.statvfs(directory)
     with filler.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize - leave)
+        os.posix_fallocate(file.fileno(), 0, disk.f_bavail * disk.f_frsize - leave)  # in one go
     return filler
+
+
+def fill_up(directory: Path) -> None:
+    """A file that leaves no room at all, whoever else writes meanwhile."""
+    with (directory / "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
 
 
 if __name__ == "__main__":

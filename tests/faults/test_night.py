@@ -8,8 +8,10 @@ that an alarm follows from, never with a clock of the test.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 from night_record import BREAKS, CAUSES, DISK_GB, IDLE_SECONDS, LEFT_BYTES, SLOW_MS, Episode, Night, plan, spend
@@ -22,6 +24,7 @@ from console.journal import events as ev
 from console.records.run_dir import RunRecord
 from console.state.alarm_keeper import AlarmKeeper
 from console.state.alarms import alarms
+from console.state.lines import trial_name
 from console.state.model import decode_state
 from console.state.reduce import RunView, apply, fold
 
@@ -67,6 +70,10 @@ def test_what_is_told_again_is_news(night):
                 assert len(told) == len(set(told)) <= 3
             case "host.disk":  # a look may come while the file is being written
                 assert [level for level, _ in told] in (["critical"], ["warning", "critical"])
+            case "gateway.slow":  # its figure may double on a busy machine
+                figures = [float(re.findall(r"(\d+) ms", text)[0]) for _, text in told]
+                assert {level for level, _ in told} == {"warning"}
+                assert all(not 0.55 < b / a < 1.9 for a, b in pairwise(figures))
             case _:
                 assert [level for level, _ in told] == ["warning"]
 
@@ -82,24 +89,32 @@ def test_nothing_else_was_told(night):
 # --- when ----------------------------------------
 
 
+def _trial(episode: Episode) -> tuple[int, int]:
+    """Group and trial that a `stalled` alarm speaks of."""
+    group, trial = (int(name[1:]) - 1 for name in episode.key.removeprefix("stalled.").split("/"))
+    return group, trial
+
+
 def _last_word(night: Night, episode: Episode) -> float:
     """When a trial that stalls was last heard of before the alarm."""
-    group, trial = (int(name[1:]) - 1 for name in episode.key.removeprefix("stalled.").split("/"))
+    group, trial = _trial(episode)
     words = night.of(ev.TrialPhase, group=group, trial=trial) + night.of(ev.TrialTurn, group=group, trial=trial)
     return max(e.ts for e in words if e.seq < episode.opened.seq)
 
 
 def test_a_trial_that_hangs_is_told_when_it_was_silent_for_long_enough(night):
-    ends = {f"stalled.g{e.group + 1}/t{e.trial + 1}": e for e in night.hung}
-    assert {e.group for e in night.hung} == {0, 1}
-    for episode in night.troubles[:2]:
+    assert [group for group, _ in night.hung] == [0, 1]
+    for group, trial in night.hung:
+        (episode,) = [e for e in night.troubles if e.key == f"stalled.{trial_name(group, trial)}"]
+        (end,) = night.of(ev.TrialFinished, step=0, group=group, trial=trial)
+        assert (end.outcome, end.cause, end.turns) == ("cancelled", "operator", 0)
         assert night.on_time(episode.opened, _last_word(night, episode) + IDLE_SECONDS)
-        assert night.on_time(episode.closed, ends[episode.key].ts)
+        assert night.on_time(episode.closed, end.ts)
 
 
 def _slow_spans(night: Night) -> list[tuple[float, float]]:
     """From when until when two of the last three health checks were slow."""
-    checks = night.of(ev.GatewayHealth)
+    checks = [e for e in night.of(ev.GatewayHealth) if e.latency_ms is not None]
     spans: list[tuple[float, float]] = []
     begun: float | None = None
     for last in zip(checks, checks[1:], checks[2:], strict=False):
@@ -113,10 +128,11 @@ def _slow_spans(night: Night) -> list[tuple[float, float]]:
 
 
 def test_a_slow_gateway_is_told_at_once_and_is_over_when_it_was_fast_for_a_while(night):
-    spans, alarm = _slow_spans(night), night.one("gateway.slow")
-    assert len(spans) == 2, "it was slow twice"
+    alarm = night.one("gateway.slow")
+    spans = [span for span in _slow_spans(night) if span[0] < alarm.closed.ts]
+    assert len(spans) >= 2, "it was slow twice"
     assert night.on_time(alarm.opened, spans[0][0])
-    assert night.on_time(alarm.closed, spans[1][1] + SLOW_CLEAR)
+    assert night.on_time(alarm.closed, spans[-1][1] + SLOW_CLEAR)
 
 
 def test_a_broken_verifier_is_told_with_its_third_bad_reward_and_held_trials_with_the_first(night):
@@ -156,11 +172,8 @@ def test_the_operator_is_in_the_audit(night):
     for order, intent, result in zip(orders, lines[::2], lines[1::2], strict=True):
         assert (intent.command, intent.reason) == (order["answer"]["command"], order["reason"])
         assert intent.author == result.author == author() and intent.peer == result.peer != ""
-        assert (result.id, result.status, result.text) == (
-            intent.id,
-            order["answer"]["status"],
-            order["answer"]["text"],
-        )
+        answer = [order["answer"][word] for word in ("id", "status", "text")]
+        assert [result.id, result.status, result.text] == answer and result.id == intent.id
         assert (result.status, order["exit_code"]) in (("done", 0), ("refused", 1))
     refused = [o["words"][0] for o in orders if o["exit_code"]]
     assert len(refused) <= extra and set(refused) <= {"cancel-trial"}
@@ -174,8 +187,7 @@ def test_each_reaction_follows_its_alarm_and_does_what_it_says(night):
     for name, kind in [("pause", "gateway.slow"), ("quarantine", "verifier.broken"), ("cancel_group", "held")]:
         assert first[name] > night.one(kind).opened.seq
     for episode in night.troubles[:2]:
-        group, trial = (int(name[1:]) - 1 for name in episode.key.removeprefix("stalled.").split("/"))
-        (order,) = [e for e in asked["cancel_trial"] if (e.args["group"], e.args["trial"]) == (group, trial)]
+        (order,) = [e for e in asked["cancel_trial"] if _trial(episode) == (e.args["group"], e.args["trial"])]
         assert order.seq > episode.opened.seq
     pauses = [night.of(ev.DispatchPaused, paused=on) for on in (True, False)]
     for pause, resume in zip(*pauses, strict=True):
@@ -199,7 +211,7 @@ def test_the_run_ends_as_the_operator_asked(night):
     assert (last.status, last.exit_code, last.reason) == ("stopped", 3, "stopped by the operator")
     assert [night.said(who)[0][word] for who, word in (("exit", "code"), ("viewer", "exit_code"))] == [3, 3]
     stop = night.of(ev.StopRequested)[-1]
-    assert len([e for e in night.of(ev.StepFinished) if e.seq > stop.seq]) <= 1
+    assert len([e for e in night.of(ev.StepStarted) if e.seq > stop.seq]) <= 1, "one may begin in that moment"
     assert [e.step for e in night.of(ev.StepFinished)] == list(range(last.steps))
     assert night.of(ev.CheckpointSaved)[-1].step == last.steps
     assert night.of(ev.SandboxStats)[-1].live == 0 and not night.of(ev.SandboxStats)[-1].left
@@ -268,7 +280,7 @@ def test_the_rules_over_the_replayed_journal_raise_the_same_alarms(night):
         mine = [e for e in told if isinstance(e, ev.AlarmOpened | ev.AlarmClosed) and e.key == episode.key]
         ends = [e for e in mine if isinstance(e, ev.AlarmClosed)]
         assert isinstance(mine[0], ev.AlarmOpened) and len(ends) == 1 and mine[-1] is ends[0]
-        assert episode.opened.text in [e.text for e in mine if isinstance(e, ev.AlarmOpened)]
+        assert mine[-2].level == episode.told[-1].level
 
 
 # --- no room at all ----------------------------------------
@@ -280,4 +292,5 @@ def test_a_disk_without_any_room_ends_the_run_in_order(embedded_gateway, tmp_pat
     record = RunRecord(night.run_dir)
     assert record.view_at_end() == fold(night.events) and record.damage == []
     assert [e.seq for e in night.events] == list(range(1, len(night.events) + 1))
+    assert {e.exit_code for e in night.of(ev.RunFinished)} <= {7}, "there may be room for it, or not"
     assert processes_of(tmp_path) == []

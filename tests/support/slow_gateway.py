@@ -12,7 +12,7 @@ import aiohttp
 from aiohttp import web
 
 HOP_BY_HOP = {"content-length", "transfer-encoding", "connection", "content-encoding", "host"}
-FAST_SECONDS, SLOW_SECONDS = 0.02, 0.6
+FAST_SECONDS, SLOW_SECONDS = 0.02, 0.55
 DESCRIPTIONS = ("get_server_capabilities", "engine_load")
 """Requests that pass at once: they cost a gateway nothing, and each health check waits for them too."""
 
