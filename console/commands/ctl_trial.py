@@ -13,7 +13,7 @@ import msgspec
 from console.commands.parsing import say
 from console.control.blocking import ask_content
 from console.control.commands import parse_target
-from console.control.messages import Ask, Content, Turn
+from console.control.messages import Ask, Content, ContentKind, Turn
 from console.control.runs import RunInfo, load_view
 from console.errors import UsageError
 from console.records.content import TrialContent
@@ -50,7 +50,7 @@ def _ask(run: RunInfo, words: list[str], args: argparse.Namespace) -> Ask:
     target = parse_target(words[0])
     if "trial" not in target:
         raise UsageError(f"trial needs a trial: {words[0]}/t1, for example")
-    kind = args.kind or "transcript"
+    kind: ContentKind = args.kind or "transcript"
     if args.call is not None and kind != "tokens":
         raise UsageError("--call belongs to --kind tokens")
     for option in ("try", "call"):
