@@ -110,6 +110,10 @@ class LongText:
         for number in [n for n in self._cache if n < self.first]:
             del self._cache[number]
 
+    def all_seen(self) -> None:
+        """What is there now does not count as new."""
+        self._seen = self.total
+
     # --- the window ---
 
     def window(self, cells: int, rows: int) -> list[Line]:

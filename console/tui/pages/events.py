@@ -94,6 +94,7 @@ class EventsPage(ReadingPage):
         self._rows.clear()
         self._day = ""
         self._append(self._history.entries)
+        self._text.all_seen()
         if not follow and here is not None:
             self._choose(next((i for i, e in enumerate(self._rows) if e is not None and e.ts >= here.ts), 0))
         self._changes += 1
