@@ -1,0 +1,372 @@
+"""Every screen at three sizes in three themes, driven by recordings, as files under `snapshots/screens`.
+
+UPDATE_SNAPSHOTS=1 writes them anew. What a file looks like: `tests/support/screens.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pytest
+from page_bench import Clock
+from screens import THEMES, Cells, Shelf, cells_of
+from textual.events import Key
+from textual.pilot import Pilot
+
+from console.control.commands import Command, CommandResult
+from console.control.messages import Viewer
+from console.control.registry import RunEntry, state_dir
+from console.journal import events as ev
+from console.journal.writer import JournalWriter
+from console.records.run_dir import RunRecord
+from console.resources import themes_dir
+from console.state.model import encode_state
+from console.state.reduce import RunView, apply
+from console.tui.app import ConsoleApp
+from console.tui.empty import EmptySource
+from console.tui.opening import source_of_directory
+from console.tui.pages import runs as runs_page
+from console.tui.picture import Selection
+from console.tui.replay import ReplaySource
+from console.tui.source import Link
+from console.tui.themes import Themes
+from console.tui.widgets.dialog import Dialog
+
+SIZES = ((80, 24), (120, 40), (200, 60))
+START = 1_790_000_000.0
+DIRECTORY = Path(__file__).parent / "snapshots" / "screens"
+DRY_RUNS = {
+    "cancel_group": "cancels g3 (make-archive): stops 6 running trials, ends 1 that waits, discards 0 scored; "
+    "the step goes on with 3 groups",
+    "stop_now": "cancels 19 running trials and ends the run; step 12 is lost, with 4 scored trials of it",
+    "set": "parallel 4 -> 2: at most 2 trials of a group run at once; those under way go on",
+}
+"""What the engine says beforehand."""
+
+
+class LiveRecording(ReplaySource):
+    """A recording that passes for a live run, held at a moment: its link is up, and it takes orders."""
+
+    mode = "live"
+
+    def __init__(self, record: RunRecord, clock: Clock, seq: int) -> None:
+        super().__init__(record, clock=clock, seq=seq)
+        self.acts = True
+        self.presence = (
+            Viewer(author="ben@shore", acts=True, you=True, since=START),
+            Viewer(author="ada@bridge", since=START),
+        )
+
+    def link(self) -> Link:
+        return Link("ok")
+
+    def poll(self) -> None:
+        pass
+
+    async def command(self, command: Command) -> CommandResult:
+        if command.dry_run:
+            return CommandResult(id=command.id, status="dry_run", text=DRY_RUNS[command.command])
+        return CommandResult(id=command.id, status="done", text=f"{command.command} done")
+
+
+# --- what is shown, and how it is reached ---
+
+
+@dataclass(frozen=True)
+class Screen:
+    """One screen: its name, and the keys that lead to it from the first page. A dialog is `over` it at last or not."""
+
+    name: str
+    keys: str = ""
+    over: bool = False
+
+    @property
+    def pressed(self) -> list[str]:
+        return self.keys.split()
+
+
+TRIAL = (
+    Screen("trial-transcript", "f3"),
+    Screen("trial-verifier", "f3 v"),
+    Screen("trial-tokens", "f3 c"),
+    Screen("trial-table", "f3 c enter"),
+    Screen("trial-log", "f3 l"),
+    Screen("trial-result", "f3 e"),
+    Screen("trial-why", "f3 b"),
+)
+PAGES = (
+    Screen("run"),
+    Screen("events", "E"),
+    Screen("alarms", "L"),
+    Screen("metrics", "m"),
+    Screen("config", "i"),
+    Screen("help", "question_mark"),
+)
+SCREENS: dict[str, tuple[Screen, ...]] = {
+    "start": (*PAGES[:4], Screen("trial", "f3")),
+    "held": (
+        *PAGES,
+        *TRIAL,
+        Screen("run-events", "4 k k"),
+        Screen("run-plots", "6"),
+        Screen("run-filter", "slash g : 3 enter"),
+        Screen("events-filter", "E slash c l a s s : i n f r a enter"),
+        Screen("events-chosen", "E k k k"),
+        Screen("metrics-cursor", "m tab left left y S"),
+        Screen("metrics-zoom", "m z"),
+        Screen("metrics-figures", "m t"),
+        Screen("help-metrics", "m question_mark"),
+        Screen("help-end", "question_mark G"),
+        Screen("runs", "u"),
+        Screen("palette", "ctrl+p", over=True),
+        Screen("palette-found", "ctrl+p m e t r", over=True),
+        Screen("goto", "ctrl+g"),
+        Screen("command-line", "colon p a g e space tab"),
+        Screen("scrub", "vertical_line left left left"),
+        Screen("leave", "ctrl+c", over=True),
+    ),
+    "retried": (TRIAL[0], TRIAL[1], TRIAL[5], TRIAL[6], Screen("trial-first-try", "f3 left_parenthesis")),
+    "end": (*PAGES[:4], TRIAL[0]),
+    "torn": (PAGES[0], PAGES[1]),
+    "live": (
+        PAGES[0],
+        TRIAL[0],
+        PAGES[1],
+        Screen("help", "question_mark"),
+        Screen("confirm", "x", over=True),
+        Screen("leave", "ctrl+c", over=True),
+        Screen("stop-now", "ctrl+c c", over=True),
+        Screen("tune", "equals_sign"),
+        Screen("note", "semicolon"),
+        Screen("frozen", "P"),
+        Screen("answer", "C"),
+        Screen("palette", "ctrl+p", over=True),
+    ),
+    "alarm": (PAGES[0], PAGES[2], Screen("alarms-chosen", "L j"), Screen("shelve", "h")),
+    "nothing": (Screen("runs"), Screen("help", "question_mark")),
+    "list": (Screen("runs"), Screen("runs-filter", "slash n a m e : d e")),
+}
+
+
+# --- the moments ---
+
+
+@pytest.fixture(scope="module")
+def operated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 15 steps with operators, alarms, and content of the trial that was held."""
+    from make import Plan, make
+
+    path = tmp_path_factory.mktemp("snapshots") / "demo"
+    make(path, Plan(operated=True, content=True))
+    return path
+
+
+@pytest.fixture(scope="module")
+def torn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose engine was killed in step 6, with a hole in its journal and half a last line."""
+    from make import Plan, make
+
+    path = tmp_path_factory.mktemp("snapshots") / "torn"
+    make(path, Plan(steps=6, planned=15, open_step=True, operated=True, held_step=None))
+    chunk = next((path / "journal").glob("0*.jsonl"))
+    data = bytearray(chunk.read_bytes()[:-9])
+    middle = len(data) * 5 // 6
+    data[middle : middle + 2000] = b"\x00" * 2000
+    chunk.write_bytes(bytes(data))
+    return path
+
+
+def seqs(run: Path, kind: type[ev.Event]) -> list[int]:
+    return [event.seq for event in RunRecord(run).journal.events() if isinstance(event, kind)]
+
+
+@pytest.fixture(scope="module")
+def moments(operated: Path) -> dict[str, int]:
+    """The last event of each moment."""
+    held = seqs(operated, ev.TrialHeld)[0]
+    return {
+        "start": seqs(operated, ev.RunPlanned)[0],
+        "held": held + 60,
+        "live": held + 60,
+        "retried": seqs(operated, ev.TrialRetried)[0] + 20,
+        "alarm": seqs(operated, ev.AlarmOpened)[1] + 120,
+        "end": seqs(operated, ev.RunFinished)[0],
+    }
+
+
+@pytest.fixture
+def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry of four runs: one lives, on another host; of the others one has no last word."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setattr(runs_page, "wall_clock", lambda: START + 3 * 3600)
+    lines = []
+    for run_id, name, age, status in (
+        ("demo-0007", "demo", 9000.0, ""),
+        ("night-0003", "night shift with a name that is long", 86_400.0, "failed"),
+        ("first-0001", "first", 400_000.0, "completed"),
+        ("lost-0002", "lost", 7200.0, "dead"),
+    ):
+        run = Path("runs") / name.replace(" ", "-")
+        _small_run(run, run_id, name, START + 3 * 3600 - age, status)
+        live = status == ""
+        lines.append(
+            RunEntry(
+                run_id=run_id, run_dir=str(run), name=name, pid=0 if not live else 1, started=START,
+                host="elsewhere" if live else "",
+            )
+        )  # fmt: skip
+    (state_dir() / "runs.jsonl").write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+
+
+def _small_run(run: Path, run_id: str, name: str, began: float, status: str) -> None:
+    run.mkdir(parents=True)
+    view = RunView()
+    with JournalWriter(
+        run / "journal", snapshot=lambda: (encode_state(view.state), view.state.steps_done), clock=lambda: began
+    ) as writer:
+
+        def add(event: ev.Event) -> None:
+            apply(view, writer.append(event))
+
+        add(ev.RunStarted(run_id=run_id, name=name, run_dir=str(run), pid=0 if status else 1, steps=20))
+        for step in range(7):
+            add(ev.StepStarted(step=step, groups=2, policy_version=step))
+            add(ev.StepFinished(step=step, reward_mean=0.1 + 0.07 * step, policy_version=step + 1))
+        add(ev.StepStarted(step=7, groups=2, policy_version=7))
+        if status in ("completed", "failed"):
+            code = 0 if status == "completed" else 7
+            add(ev.RunFinished(status=status, exit_code=code, steps=7, reason="" if code == 0 else "disk full"))
+
+
+# --- the walk ---
+
+
+def busy(app: ConsoleApp) -> bool:
+    """Whether something that the page has asked for is not there yet."""
+    page = app.desk.page
+    asker, history, tail = getattr(page, "_asker", None), getattr(page, "_history", None), getattr(page, "_tail", None)
+    reads_runs = page.id == "runs" and getattr(page, "_runs", None) is None
+    waits = (
+        asker is not None and asker.busy,
+        history is not None and history._reading,
+        tail is not None and tail._asking,
+    )
+    return reads_runs or any(waits) or not getattr(app.source, "marked", True)
+
+
+async def press(app: ConsoleApp, pilot: Pilot[None], *keys: str) -> None:
+    """Keys as the driver sends them, without Pilot's waiting for an idle process (20 ms and more a key)."""
+    for key in keys:
+        assert app._driver is not None
+        event = Key(key, key if len(key) == 1 else {"space": " "}.get(key))
+        event.set_sender(app)
+        app._driver.send_message(event)
+        for _ in range(2):  # from the app to the screen, then to what that began
+            await pilot.pause(0)
+        await answered(app, pilot)
+
+
+async def answered(app: ConsoleApp, pilot: Pilot[None], over: bool | None = None) -> None:
+    """All that was asked is answered, and a dialog is `over` the screen or not, when that is given."""
+    async with asyncio.timeout(20):
+        while True:
+            app._main.tick()
+            await pilot.pause(0)
+            if not busy(app) and over in (None, isinstance(app.screen, Dialog)):
+                return
+            await asyncio.sleep(0.002)
+
+
+async def settle(app: ConsoleApp, pilot: Pilot[None], clock: Clock, over: bool = False) -> None:
+    """A second passes, and all that was asked is answered."""
+    clock.now += 1.0
+    await answered(app, pilot, over)
+    app.repaint()
+    await pilot.pause(0)
+
+
+async def home(app: ConsoleApp, pilot: Pilot[None]) -> None:
+    """Back to the first page, as if nothing had been done."""
+    while isinstance(app.screen, Dialog) or app._main._prompt is not None:
+        await press(app, pilot, "escape")
+    desk = app.desk
+    while len(desk._pages) > 1:
+        desk._close(len(desk._pages) - 1)
+    desk.selection, desk.frozen, desk._message = Selection(), None, ()
+    if desk.page.id == "runs":
+        desk.page.set_filter("")  # type: ignore[attr-defined]
+
+
+@asynccontextmanager
+async def opened(app: ConsoleApp, size: tuple[int, int], clock: Clock) -> AsyncIterator[Pilot[None]]:
+    """The app under test; its clock is turned by hand."""
+    desk = app.desk
+    desk.clock = clock
+    if desk.page.id == "run":
+        desk.page._tail._clock = clock  # type: ignore[attr-defined]
+    async with app.run_test(size=size) as pilot:
+        yield pilot
+
+
+def app_at(moment: str, theme: str, run: Path, seq: int | None, clock: Clock) -> ConsoleApp:
+    themes = Themes(themes_dir())
+    if moment in ("nothing", "list"):
+        return ConsoleApp(EmptySource(), themes, theme)
+    if moment == "torn":
+        source, notice = source_of_directory(run)
+        app = ConsoleApp(source, themes, theme)
+        app.desk.say(notice, "limit", seconds=None)
+        return app
+    record = RunRecord(run)
+    source = (
+        LiveRecording(record, clock, seq) if moment in ("live", "alarm") else ReplaySource(record, clock=clock, seq=seq)
+    )
+    source.read_marks(30)
+    return ConsoleApp(source, themes, theme)
+
+
+async def walk(app: ConsoleApp, moment: str, size: tuple[int, int], clock: Clock) -> dict[str, Cells]:
+    """Every screen of a moment."""
+    out = {}
+    async with opened(app, size, clock) as pilot:
+        await settle(app, pilot, clock)
+        for screen in SCREENS[moment]:
+            await press(app, pilot, *screen.pressed)
+            await settle(app, pilot, clock, screen.over)
+            out[f"{screen.name}-{moment}-{size[0]}x{size[1]}"] = cells_of(app.screen._compositor.render_strips())
+            await home(app, pilot)
+    return out
+
+
+@pytest.fixture(scope="module")
+def shelf() -> Iterator[Shelf]:
+    shelf = Shelf(DIRECTORY)
+    yield shelf
+    shelf.close()
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("moment", list(SCREENS))
+async def test_screens(
+    moment: str, size: tuple[int, int], shelf: Shelf, request: pytest.FixtureRequest, moments: dict[str, int]
+) -> None:
+    run = request.getfixturevalue("torn" if moment == "torn" else "operated")
+    if moment == "list":
+        request.getfixturevalue("listed")
+    elif moment in ("nothing", "held"):
+        monkeypatch = request.getfixturevalue("monkeypatch")
+        monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(request.getfixturevalue("tmp_path") / "state"))
+    seen = {}
+    for theme in THEMES:
+        clock = Clock()
+        seen[theme] = await walk(app_at(moment, theme, run, moments.get(moment), clock), moment, size, clock)
+    for name in seen[THEMES[0]]:
+        shelf.check(name, {theme: seen[theme][name] for theme in THEMES})
