@@ -70,8 +70,10 @@ def guarded(work: Callable[[], int]) -> int:
 
 
 def fail(message: str, code: int) -> int:
-    """Say it on one line of stderr."""
-    sys.stderr.write("quarterdeck: " + " ".join(message.split()) + "\n")
+    """Say it on one line of stderr. It may name a file, or repeat what somebody else said."""
+    from console.state.sanitize import sanitize
+
+    sys.stderr.write("quarterdeck: " + " ".join(sanitize(message).split()) + "\n")
     return code
 
 

@@ -129,7 +129,7 @@ def _alarm_line(alarm: AlarmState, now: float) -> str:
         condition = f"acked by {sanitize(alarm.acked_by, 60)}"
     elif condition == "shelved":
         condition = f"shelved until {_clock(alarm.shelved_until)}"
-    parts = [f"{alarm.level:<8}", condition, sanitize(alarm.key, 120), f"{sanitize(alarm.text, 200)}"]
+    parts = [f"{sanitize(alarm.level, 20):<8}", condition, sanitize(alarm.key, 120), f"{sanitize(alarm.text, 200)}"]
     line = "  ".join(parts)
     if alarm.consequence:
         line += f"; {sanitize(alarm.consequence, 120)}"
@@ -207,9 +207,8 @@ def _trial_record(group: int, trial: TrialState) -> dict[str, Any]:
 
 def _trial_words(trial: TrialState) -> str:
     parts = [trial.phase if trial.outcome is None or trial.phase != "done" else ""]
-    if trial.outcome:
-        parts.append(trial.outcome.replace("_", " "))
-    parts += [sanitize(text, 80) for text in (trial.cause, trial.exception) if text]
+    parts += [(trial.outcome or "").replace("_", " "), trial.cause, trial.exception or ""]
+    parts = [sanitize(part, 80) for part in parts]
     if trial.reward is not None:
         parts.append(f"reward {trial.reward:.2f}")
     if trial.turns:
@@ -231,7 +230,8 @@ def show_events(run: RunInfo, words: list[str], args: argparse.Namespace) -> int
     more, lines = len(lines) > limit, lines[:limit]
     cursor = json.loads(lines[-1])["seq"] if lines else (args.after or 0)
     if args.json:
-        events = ",".join(line.decode() for line in lines)
+        # In ASCII, as all JSON here: a terminal obeys some of what JSON need not escape.
+        events = ",".join(json.dumps(json.loads(line), separators=(",", ":")) for line in lines)
         head = {"v": 1, "type": "events", "run_id": run.run_id, "cursor": cursor, "more": more}
         say(f'{json.dumps(head)[:-1]}, "events": [{events}]}}')
         return 0

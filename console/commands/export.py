@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
+import re
 import sys
 import tempfile
 import time
@@ -170,7 +172,7 @@ def _tables(
             from console.journal.codec import encode_event
 
             for event in record.journal.events(0, until):
-                write(encode_event(event).decode() + "\n")
+                write(_ascii(encode_event(event).decode()) + "\n")
                 progress(event.seq)
         case _, "steps":
             columns, rows = tables.step_table(record, until)
@@ -202,7 +204,14 @@ def _view(record: RunRecord, until: int) -> str:
         "coarse": record.coarse, "missing": holes, "damage": [str(damage) for damage in reader.damage],
         "state": state, "history": view.history.rows,
     }  # fmt: skip
-    return msgspec.json.format(msgspec.json.encode(body), indent=2).decode() + "\n"
+    return _ascii(msgspec.json.format(msgspec.json.encode(body), indent=2).decode()) + "\n"
+
+
+def _ascii(text: str) -> str:
+    """The same JSON in ASCII: a terminal obeys some of what JSON need not escape."""
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return re.sub(r"[^\x00-\x7e]", lambda found: json.dumps(found[0])[1:-1].replace("\x7f", "\\u007f"), text)
 
 
 def _picture(record: RunRecord, args: argparse.Namespace, kind: str, write: Callable[[str], object]) -> None:

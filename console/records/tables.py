@@ -136,7 +136,7 @@ def csv_lines(columns: Iterable[str], rows: Iterable[list[Cell]]) -> Iterator[st
     """CSV with a header line, a line feed after each row."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(columns)
+    writer.writerow([csv_cell(column) for column in columns])
     for row in rows:
         writer.writerow([csv_cell(cell) for cell in row])
         if buffer.tell() > 64 << 10:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import importlib.util
 import os
@@ -18,16 +19,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
+from unicodedata import combining
 
 import psutil
 import pyte
 import pytest
+from wcwidth import wcwidth
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "tests" / "control")]
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "control"))
 
 import terminal_bytes
 
+ROOT = Path(__file__).resolve().parents[2]
 PROBE = b"\x1b[?2026$p"
 ENGINE = ROOT / "tests" / "control" / "small_engine.py"
 
@@ -48,7 +53,8 @@ class Terminal:
             environment.pop(name, None)
         environment.update(env or {})
         self.screen = pyte.Screen(columns, rows)
-        self._stream = pyte.ByteStream(self.screen)
+        self._stream = pyte.Stream(self.screen)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.raw = bytearray()
         self.status: int | None = None
         self.bells = self.clipboards = 0
@@ -101,7 +107,9 @@ class Terminal:
         if PROBE in data:
             os.write(self.fd, b"\x1b[?2026;2$y")
         self.raw += data
-        self._stream.feed(data)
+        text = self._decoder.decode(data)
+        # The emulator takes a mark of combining class 0 for the end of the text.
+        self._stream.feed(text if text.isascii() else "".join(c for c in text if wcwidth(c) or combining(c)))
         return True
 
     def until(self, condition: Callable[[], bool], seconds: float = 20.0) -> None:
@@ -150,8 +158,14 @@ class Terminal:
     # --- what can be seen ---
 
     @property
+    def lines(self) -> list[str]:
+        # Not the emulator's own `display`, which fails on half of a wide character.
+        rows = (self.screen.buffer[y] for y in range(self.screen.lines))
+        return ["".join(row[x].data for x in range(self.screen.columns)) for row in rows]
+
+    @property
     def text(self) -> str:
-        return "\n".join(self.screen.display)
+        return "\n".join(self.lines)
 
     @property
     def damage(self) -> dict[str, object]:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 _TOKEN = re.compile(
-    r"\x1b\[(?P<private>[<=>?]?)(?P<numbers>[0-9;]*)(?P<between>[ -/]*)(?P<final>[@-~])"
+    r"(?P<progress>\r\x1b\[K)"
+    r"|\x1b\[(?P<private>[<=>?]?)(?P<numbers>[0-9;]*)(?P<between>[ -/]*)(?P<final>[@-~])"
     r"|(?P<clipboard>\x1b\]52;c;[A-Za-z0-9+/=]*\x07)"
     r"|(?P<text>[^\x00-\x1f\x7f-\x9f]+)"
     r"|(?P<row>\r\n(?=\x1b\[\d+;1H))"
@@ -91,6 +92,8 @@ def _take(terminal: Terminal, found: re.Match[str], columns: int, rows: int, pal
         if terminal.modes[ALTERNATE]:
             terminal.painted += len(text)
         return _fault_of_text(text)
+    if found["progress"] is not None:
+        return "a line of progress on the alternate screen" if terminal.modes[ALTERNATE] else ""
     if found["row"] is not None:
         return ""
     if found["clipboard"] is not None:
