@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from console.errors import UsageError
+from console.state.sanitize import sanitize
 
 ERROR, WARNING, NOTE = "error", "warning", "note"
 
@@ -26,8 +27,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str = ""
 
     def line(self) -> str:
-        """One readable line."""
-        return " ".join(f"{self.object}: {self.message}{f'; {self.remedy}' if self.remedy else ''}".split())
+        """One readable line; files, tasks and gateways may be called anything."""
+        parts = [sanitize(part) for part in (self.object, self.message, self.remedy)]
+        return " ".join(f"{parts[0]}: {parts[1]}{f'; {parts[2]}' if parts[2] else ''}".split())
 
 
 def errors(findings: Iterable[Finding]) -> list[Finding]:
