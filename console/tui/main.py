@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -145,9 +146,11 @@ def run_console(
     # Mono and a chosen theme are the answer to NO_COLOR. Textual's own is a filter over the theme's colours, and it
     # makes the terminal's default colours black on black.
     os.environ.pop("NO_COLOR", None)
+    gc.disable()  # while modules are loaded there is nothing to collect, only much to look through
     from console.tui.app import CLICKS_OFF, ConsoleApp
-    from console.tui.farewell import farewell
 
+    gc.freeze()
+    gc.enable()
     app = ConsoleApp(
         source, themes, theme, look.ascii or ascii_only(), look.read_only, leave_after,
         notice="; ".join(x for x in (notice, trouble) if x), keymap=keymap, notify=look.notify, mouse=look.mouse,
@@ -163,6 +166,8 @@ def run_console(
         return CRASHED
     code = app.return_code or 0
     if code == 0:
+        from console.tui.farewell import farewell
+
         left = app.last_run()
         text = farewell(left) if goodbye else ""
         if text:

@@ -35,7 +35,7 @@ def line(*parts: Part) -> Line:
 
 def width(parts: Iterable[Span]) -> int:
     """Cells that the spans take."""
-    return sum(cell_len(span.text) for span in parts)
+    return sum([len(span.text) if span.text.isascii() else cell_len(span.text) for span in parts])
 
 
 def plain(parts: Iterable[Span]) -> str:
@@ -73,7 +73,7 @@ def spread(left: Sequence[Span], right: Sequence[Span], cells: int, fill: str = 
 def cell(text: object, cells: int, right: bool = False) -> str:
     """One table cell of foreign text: sanitised, cut with an ellipsis or padded to `cells`."""
     value = sanitize(text, limit=4 * max(cells, 1))
-    size = cell_len(value)
+    size = len(value) if value.isascii() else cell_len(value)
     if size > cells:
         return set_cell_size(value, cells - 1) + "…" if cells > 1 else "…"[:cells]
     return " " * (cells - size) + value if right else value + " " * (cells - size)
