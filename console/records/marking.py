@@ -74,9 +74,7 @@ class MarkReader:
 def missing(holes: tuple[Gap, ...], damage: list[Damage], moment: Callable[[float], str]) -> str:
     """One line about what cannot be read, empty when everything can. `moment` puts Unix seconds in words."""
     if holes:
-        named = [
-            f"{_numbers(hole)} ({moment(hole.start)} to {moment(hole.end)})" for hole in holes[:HOLES_NAMED]
-        ]  # fmt: skip
+        named = [f"{_numbers(hole)} ({_span(moment(hole.start), moment(hole.end))})" for hole in holes[:HOLES_NAMED]]
         more = len(holes) - len(named)
         if more:
             named.append("one more stretch" if more == 1 else f"{more} more stretches")
@@ -85,6 +83,10 @@ def missing(holes: tuple[Gap, ...], damage: list[Damage], moment: Callable[[floa
         return ""
     places = "one place" if len(damage) == 1 else f"{len(damage)} places"
     return f"the recording is damaged in {places} ({damage[0].reason}); what is readable is shown"
+
+
+def _span(start: str, end: str) -> str:
+    return start if start == end else f"{start} to {end}"
 
 
 def _numbers(hole: Gap) -> str:

@@ -124,9 +124,10 @@ def _trial_finished(e: ev.TrialFinished) -> tuple[str, str, str | None]:
     if e.outcome in SCORED:
         reward = "--" if e.reward is None else f"{e.reward:.2f}"
         return f"{name} {e.outcome.replace('_', ' ')}, scored r={reward}", "info", e.outcome
-    what = " ".join(
-        x for x in (clean(e.outcome.replace("_", " ")), clean(e.cause.replace("_", " ")), clean(e.exception or "")) if x
-    )
+    type_ = clean(e.exception or "")
+    names = (clean(e.outcome.replace("_", " ")), clean(e.cause.replace("_", " ")))
+    # Evidence often begins with the type: it is said once.
+    what = " ".join(x for x in (*names, "" if type_ and clean(e.evidence).startswith(type_) else type_) if x)
     detail = f": {clean(e.evidence, 120)}" if e.evidence else ""
     return f"{name} {what}{detail}", "error", e.outcome
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from console.tui.columns import Columns
 from console.tui.glyphs import marks
 from console.tui.scale import XScale, YScale, x_scale, x_ticks
-from console.tui.text import Line, Span, fit
+from console.tui.text import Line, Span, fit, width
 
 LABEL = 6
 _TICK, _TICK_ASCII = "┬", "+"
@@ -87,7 +87,8 @@ def surround(body: Cells, place: Area, x: XScale, y: YScale, look: Look, legend:
     if place.steps:
         out.append((Span(" " * (place.label + 1)), Span(_step_labels(ticks, x.cells), "muted")))
     if place.legend:
-        out.append((Span(" " * (place.label + 1)), *fit(legend, x.cells)))
+        lead = max(0, min(place.label + 1, place.label + 1 + x.cells - width(legend)))  # a long one begins further left
+        out.append((Span(" " * lead), *fit(legend, place.label + 1 + x.cells - lead)))
     return out
 
 

@@ -36,7 +36,7 @@ def bar_chart(columns: Columns, chart: Chart, look: Look, cells: int, rows: int)
             for _ in range(height):
                 body[row][cell] = (part.sign(look.ascii), part.role)
                 row -= 1
-    return surround(body, place, x, y, look, _legend(columns, parts, chart, look, place.cells), 1)
+    return surround(body, place, x, y, look, _legend(columns, parts, chart, look, place.label + place.cells), 1)
 
 
 def bar_scales(columns: Columns, chart: Chart, look: Look, cells: int, rows: int) -> tuple[Area, XScale, YScale]:

@@ -305,6 +305,8 @@ class Desk:
     def _useful(self, action: Action) -> bool:
         if action.id == "ack":
             return any(alarm.asks(self.source.now()) for alarm in self.state.alarms.values())
+        if action.id == "back":
+            return len(self._pages) > 1
         if action.id == "watch":
             return len(self.source.presence) > 1 or not self.source.acts
         return True

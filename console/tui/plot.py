@@ -326,4 +326,6 @@ def value_text(chart: Chart, row: StepFinished) -> str:
     if row.nonfinite and chart.sources & set(row.nonfinite):
         return "not finite"
     text = chart.main.text(row)
-    return f"{row.outcomes.get('completed', 0)}/{text}" if chart.form == "outcomes" else text
+    if chart.form == "outcomes":
+        return f"{row.outcomes.get('completed', 0)}/{text}"
+    return f"{text}/s" if chart.main.unit.endswith("/s") and text[-1:].isalnum() else text

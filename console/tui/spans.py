@@ -8,6 +8,8 @@ from rich.cells import cell_len, get_character_cell_size
 
 from console.tui.text import Line, Span, plain
 
+_MORE = "…"
+
 
 def wrap_line(spans: Line, cells: int) -> list[Line]:
     """A line in rows of at most `cells`, broken after a space where there is one in the last third."""
@@ -67,7 +69,12 @@ def _split(spans: Line, ends: Sequence[int]) -> list[Line]:
 
 
 def cut_line(spans: Line, left: int, cells: int) -> Line:
-    """The part of a line from cell `left` on, at most `cells` wide; a wide character at the edge goes as a whole."""
+    """The part of a line from cell `left` on, at most `cells` wide, with marks where more of it is.
+
+    A wide character at the edge goes as a whole.
+    """
+    if not left and cell_len(plain(spans)) <= cells:
+        return spans
     out: list[Span] = []
     skip, room = left, cells
     for text, role in spans:
@@ -92,7 +99,27 @@ def cut_line(spans: Line, left: int, cells: int) -> Line:
             part = "".join(chars)
         if part:
             out.append(Span(part, role))
+    seen = [i for i, span in enumerate(out) if cell_len(span.text)]
+    out = out[seen[0] : seen[-1] + 1] if seen else []
+    if out and left:
+        out[0] = _more_before(out[0])
+    if out and cell_len(plain(spans)) > left + cells:
+        out[-1] = _more_after(out[-1])
     return tuple(out)
+
+
+def _more_before(span: Span) -> Span:
+    """Its first character, with the marks on it, gives way. Some character of it is seen."""
+    sizes = [get_character_cell_size(char) for char in span.text]
+    first = next(i for i, size in enumerate(sizes) if size)
+    rest = next((i for i, size in enumerate(sizes[first + 1 :], first + 1) if size), len(sizes))
+    return Span(_MORE + " " * (sizes[first] - 1) + span.text[rest:], span.role)
+
+
+def _more_after(span: Span) -> Span:
+    """Its last character gives way. Some character of it is seen."""
+    last = next(i for i in reversed(range(len(span.text))) if get_character_cell_size(span.text[i]))
+    return Span(span.text[:last] + " " * (get_character_cell_size(span.text[last]) - 1) + _MORE, span.role)
 
 
 def highlight(spans: Line, needle: str, role: str) -> Line:

@@ -180,11 +180,11 @@ class _Run:
 
     def _before_step(self, step: int) -> None:
         """What operators and the machine do while one step ends and the next begins."""
-        add, gib = self.out.add, 1 << 30
+        add, gb = self.out.add, 10**9
         add(
             ev.HostStats(
-                disk_free=(40 - 5 * step) * gib if step < 7 else 36 * gib, disk_total=200 * gib,
-                rss=(2 + step % 3) * gib, memory_total=16 * gib, loop_lag=0.004 + 0.001 * (step % 5),
+                disk_free=(40 - 5 * step) * gb if step < 7 else 36 * gb, disk_total=200 * gb,
+                rss=(2 + step % 3) * gb, memory_total=16 * gb, loop_lag=0.004 + 0.001 * (step % 5),
             )
         )  # fmt: skip
         match step:
@@ -327,11 +327,22 @@ class _Run:
             if not (hold and attempt == 0):
                 break
             add(ev.TrialHeld(**at, deadline=self.out.now + 600, try_=attempt))
+            if self.plan.content:
+                add(
+                    ev.AlarmOpened(
+                        key=f"held.g{group + 1}", level="critical",
+                        text=f"g{group + 1}/t{trial + 1} infrastructure sandbox SandboxError: held",
+                        consequence="the run stops when its time is over", remedy="retry, or cancel the group",
+                        action="retry",
+                    )
+                )  # fmt: skip
             yield 4.0 * pace
             args: ev.Scalars = {"group": group, "trial": trial}
             add(ev.CommandRequested(id="c1", command="retry", args=args, author="ada@bridge"))
             add(ev.CommandAccepted(id="c1", effect=f"tries g{group + 1}/t{trial + 1} again in a fresh sandbox"))
             add(ev.TrialRetried(**at, try_=attempt + 1, by="ada@bridge"))
+            if self.plan.content:
+                add(ev.AlarmClosed(key=f"held.g{group + 1}"))
             add(ev.CommandFinished(id="c1", status="done", result=f"g{group + 1}/t{trial + 1} is tried again"))
             yield 0.2
         found = self.out.view.state.groups[group]
@@ -354,12 +365,12 @@ class _Run:
                 "evidence": "SandboxError: the sandbox stopped answering after 601917 ms", "retryable": True,
             }  # fmt: skip
         if rnd.random() < plan.timeouts:
-            return {"outcome": "agent_timeout", "rule": "type.timeout", "reward": 0.0, "exception": "AgentTimeoutError"}
+            return {"outcome": "agent_timeout", "rule": "type.allowed", "reward": 0.0, "exception": "AgentTimeoutError"}
         if rnd.random() < plan.overflows:
-            return {"outcome": "context_overflow", "rule": "calls.overflow", "reward": 0.0}
+            return {"outcome": "context_overflow", "rule": "calls.overflow_last", "reward": 0.0}
         skill = self._skill(step)
         reward = 1.0 if rnd.random() < skill else rnd.choice([0.0, 0.0, 0.0, 0.5])
-        return {"outcome": "completed", "rule": "clean", "reward": reward}
+        return {"outcome": "completed", "rule": "end.clean", "reward": reward}
 
 
 def make(run_dir: Path, plan: Plan | None = None) -> RunView:

@@ -87,12 +87,14 @@ def test_cut_lines_move_sideways() -> None:
     text.shift(1)
     assert text.left == 0  # wrapped: there is nothing to the right
     text.toggle_wrap()
-    assert seen(text, 20, 5) == ["01234567890123456789", "short"]
+    assert seen(text, 20, 5) == ["0123456789012345678…", "short"]
     text.shift(1)
-    assert seen(text, 20, 5) == ["67890123456789012345", ""]
+    assert seen(text, 20, 5) == ["…789012345678901234…", ""]
+    text.shift(1)
+    assert seen(text, 20, 5) == ["…34567890123456789", ""]
     for _ in range(9):
         text.shift(1)
-    assert seen(text, 20, 5)[0] == "9"
+    assert seen(text, 20, 5)[0] == "…"
     text.shift(-9)
     assert seen(text, 20, 5)[1] == "short"
 
@@ -207,13 +209,17 @@ def test_wrapping_loses_nothing_and_fits() -> None:
         assert [(char, span.role) for row in rows for span in row for char in span.text] == roles
 
 
-def test_cutting_fits_and_is_a_part_of_the_line() -> None:
+def test_cutting_fits_and_is_a_part_of_the_line_with_marks_where_more_is() -> None:
     rnd = random.Random(4)
     for _ in range(400):
         spans, left, cells = random_line(rnd), rnd.randint(0, 30), rnd.randint(1, 30)
-        part = plain(cut_line(spans, left, cells))
-        assert part in plain(spans)
+        text, part = plain(spans), plain(cut_line(spans, left, cells))
+        assert part.strip("… ") in text
         assert cell_len(part) <= cells
+        if part.strip() and cells > 1:
+            assert part.startswith("…") == (left > 0)
+        if part.strip("… ") and cells > 1:
+            assert part.endswith("…") == (cell_len(text) > left + cells)
 
 
 def test_highlighting_marks_every_place_and_changes_no_text() -> None:

@@ -6,8 +6,6 @@ UPDATE_SNAPSHOTS=1 writes them anew. What a file looks like: `tests/support/scre
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -49,6 +47,7 @@ DRY_RUNS = {
     "set": "parallel 4 -> 2: at most 2 trials of a group run at once; those under way go on",
 }
 """What the engine says beforehand."""
+DONE = {"checkpoint": "checkpoint 000012 saved in 0.4 s; a resume goes on at step 12"}
 
 
 class LiveRecording(ReplaySource):
@@ -73,10 +72,14 @@ class LiveRecording(ReplaySource):
     async def command(self, command: Command) -> CommandResult:
         if command.dry_run:
             return CommandResult(id=command.id, status="dry_run", text=DRY_RUNS[command.command])
-        return CommandResult(id=command.id, status="done", text=f"{command.command} done")
+        return CommandResult(id=command.id, status="done", text=DONE[command.command])
 
 
 # --- what is shown, and how it is reached ---
+
+
+PRINTED = {"space": " ", "slash": "/"}
+"""What keys print that are named by a word."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ SCREENS: dict[str, tuple[Screen, ...]] = {
     "held": (
         *PAGES,
         *TRIAL,
-        Screen("run-events", "4 k k"),
+        Screen("run-events", "4 j j"),
         Screen("run-plots", "6"),
         Screen("run-filter", "slash g : 3 enter"),
         Screen("events-filter", "E slash c l a s s : i n f r a enter"),
@@ -132,7 +135,16 @@ SCREENS: dict[str, tuple[Screen, ...]] = {
         Screen("scrub", "vertical_line left left left"),
         Screen("leave", "ctrl+c", over=True),
     ),
-    "retried": (TRIAL[0], TRIAL[1], TRIAL[5], TRIAL[6], Screen("trial-first-try", "f3 left_parenthesis")),
+    "retried": tuple(
+        Screen(name, f"colon t r i a l space g 3 slash t 5 enter f3 {keys}".strip())
+        for name, keys in (
+            ("trial-transcript", ""),
+            ("trial-verifier", "v"),
+            ("trial-result", "e"),
+            ("trial-why", "b"),
+            ("trial-first-try", "left_parenthesis"),
+        )
+    ),
     "end": (*PAGES[:4], TRIAL[0]),
     "torn": (PAGES[0], PAGES[1]),
     "live": (
@@ -266,7 +278,7 @@ async def press(app: ConsoleApp, pilot: Pilot[None], *keys: str) -> None:
     """Keys as the driver sends them, without Pilot's waiting for an idle process (20 ms and more a key)."""
     for key in keys:
         assert app._driver is not None
-        event = Key(key, key if len(key) == 1 else {"space": " "}.get(key))
+        event = Key(key, key if len(key) == 1 else PRINTED.get(key))
         event.set_sender(app)
         app._driver.send_message(event)
         for _ in range(2):  # from the app to the screen, then to what that began
@@ -293,8 +305,8 @@ async def settle(app: ConsoleApp, pilot: Pilot[None], clock: Clock, over: bool =
     await pilot.pause(0)
 
 
-async def home(app: ConsoleApp, pilot: Pilot[None]) -> None:
-    """Back to the first page, as if nothing had been done."""
+async def home(app: ConsoleApp, pilot: Pilot[None], seq: int) -> None:
+    """Back to the first page and to event `seq`, as if nothing had been done."""
     while isinstance(app.screen, Dialog) or app._main._prompt is not None:
         await press(app, pilot, "escape")
     desk = app.desk
@@ -303,6 +315,8 @@ async def home(app: ConsoleApp, pilot: Pilot[None]) -> None:
     desk.selection, desk.frozen, desk._message = Selection(), None, ()
     if desk.page.id == "runs":
         desk.page.set_filter("")  # type: ignore[attr-defined]
+    if isinstance(app.source, ReplaySource) and app.source.view.state.seq != seq:
+        app.source.seek(seq)
 
 
 @asynccontextmanager
@@ -338,11 +352,12 @@ async def walk(app: ConsoleApp, moment: str, size: tuple[int, int], clock: Clock
     out = {}
     async with opened(app, size, clock) as pilot:
         await settle(app, pilot, clock)
+        seq = app.source.view.state.seq
         for screen in SCREENS[moment]:
             await press(app, pilot, *screen.pressed)
             await settle(app, pilot, clock, screen.over)
             out[f"{screen.name}-{moment}-{size[0]}x{size[1]}"] = cells_of(app.screen._compositor.render_strips())
-            await home(app, pilot)
+            await home(app, pilot, seq)
     return out
 
 

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
+from console.control.commands import COMMANDS
 from console.state.model import RunState
 from console.state.sanitize import sanitize
 from console.state.thresholds import AlarmThresholds
@@ -72,13 +73,15 @@ def _run(state: RunState, now: float) -> list[tuple[str, Span]]:
 
 
 def _tunables(state: RunState) -> list[tuple[str, Span]]:
+    """Values, now and before they were changed, and what they count."""
+    meant = {arg.name: arg.help.partition(";")[0] for arg in COMMANDS["set"].args}
     out = []
     for name, value in state.tunables.items():
         old = state.tunables_at_start.get(name, value)
-        if value == old:
-            out.append((name, Span(tunable_text(value))))
-        else:
-            out.append((name, Span(f"{tunable_text(old)} -> {tunable_text(value)}", "limit")))
+        changed = value != old
+        text = f"{tunable_text(old)} -> {tunable_text(value)}" if changed else tunable_text(value)
+        about = f"  {meant[name]}" if name in meant else ""
+        out.append((name, Span(f"{text}{about}", "limit" if changed else "")))
     return out
 
 

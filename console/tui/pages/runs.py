@@ -205,7 +205,7 @@ def _fields(run: RunInfo) -> dict[str, str]:
 def _widths(cells: int) -> tuple[int, int]:
     """Cells of the name and of the directory."""
     name = 20 if cells < 100 else 32
-    return name, max(8, cells - name - 38)
+    return name, max(8, cells - name - 39)
 
 
 def _heading(cells: int) -> Line:

@@ -14,7 +14,7 @@ from console.state.sanitize import sanitize
 from console.tui.event_log import Entry
 from console.tui.glyphs import SIGNS, kind_of, sign_text
 from console.tui.picture import Scene
-from console.tui.text import Line, Span, clock, count, fit, line, number, short_time, wrap
+from console.tui.text import Line, Span, clock, count, fit, line, number, short_time, width, wrap
 
 _EVIDENCE_ROWS = 40
 _NAME = 10
@@ -55,21 +55,23 @@ def head(scene: Scene, subject: Subject, cells: int) -> list[Line]:
     if trial.phase not in ("done", "held", "queued"):
         age = "" if subject.gone else f" {clock(scene.now - trial.phase_since)}"
         first.append(Span(f"  {sanitize(trial.phase, limit=20)}{age}", "muted"))
+    left: Line = ()
     if trial.hold_deadline is not None and trial.phase == "held" and not subject.gone:
-        first.append(Span(f"  the run stops in {clock(trial.hold_deadline - scene.now)}", "infra+bold"))
+        left = line(Span(f"  the run stops in {clock(trial.hold_deadline - scene.now)} ", "infra+bold"))
+        first = list(fit(first, min(width(first), cells - width(left))))  # how much time is left is never cut
     figures = []
     if trial.try_ or trial.phase == "retrying":
         figures.append(f"try {trial.try_ + 1}")
     if trial.outcome is not None:
         figures.append(f"reward {number(trial.reward)}" if trial.outcome in SCORED else "not scored")
     figures += [
-        f"{trial.turns} turns", f"prompt {count(trial.prompt_tokens)}", f"sampled {count(trial.sampled_tokens)}",
+        f"{trial.turns} turns", f"in {count(trial.prompt_tokens)} out {count(trial.sampled_tokens)} tokens",
         f"time {clock(duration(trial, scene.now))}",
     ]  # fmt: skip
     second: list[Span] = [Span(" " + f" {scene.marks.dot} ".join(figures))]
     if subject.gone:
         second = [Span(f" step {subject.step} is over, this is what it was:", "limit"), *second]
-    return [fit(first, cells), fit(second, cells)]
+    return [fit((*first, *left), cells), fit(second, cells)]
 
 
 def duration(trial: TrialState, now: float) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 
 from console.state.sanitize import sanitize
 from console.tui.text import Line, Span, fit, line, spread, width
@@ -140,7 +140,8 @@ class Prompt:
         note = self._note()
         room = max(8, cells - width(head) - 1)
         free = room - cell_len(self.text) - 3
-        tail = line(Span(f"{set_cell_size(note, min(free, cell_len(note)))} ", "muted")) if note and free >= 8 else ()
+        note = _whole_parts(note, free)
+        tail = line(Span(f"{note} ", "muted")) if note else ()
         return spread((*head, *self._window(room)), tail, cells) if tail else fit((*head, *self._window(room)), cells)
 
     def _note(self) -> str:
@@ -160,6 +161,14 @@ class Prompt:
         if self._left and before and cell_len(before[0]) == 1:
             before = f"…{before[1:]}"
         return line(Span(before), Span(shown[at], "reverse"), Span(shown[at + 1 :]))
+
+
+def _whole_parts(note: str, cells: int) -> str:
+    """As many of the parts, which two spaces separate, as fit."""
+    parts = note.split("  ")
+    while parts and cell_len("  ".join(parts)) > cells:
+        parts.pop()
+    return "  ".join(parts)
 
 
 def _shared(lines: Sequence[str]) -> str:
