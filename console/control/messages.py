@@ -240,8 +240,26 @@ _reply_decoder: msgspec.json.Decoder[AnyReply] = msgspec.json.Decoder(AnyReply)
 
 
 def encode(message: Request | Reply) -> bytes:
-    """One line, newline included."""
-    return _encoder.encode(message) + b"\n"
+    """One line, newline included. Lone surrogates, which JSON cannot carry, become question marks."""
+    try:
+        return _encoder.encode(message) + b"\n"
+    except UnicodeEncodeError:  # a file name that is no text, for instance
+        return _encoder.encode(_carried(msgspec.to_builtins(message))) + b"\n"
+
+
+def carried(text: str) -> str:
+    """`text` as JSON can carry it: without lone surrogates."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _carried(value: object) -> object:
+    if isinstance(value, str):
+        return carried(value)
+    if isinstance(value, dict):
+        return {_carried(key): _carried(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_carried(item) for item in value]
+    return value
 
 
 def decode_request(line: bytes) -> AnyRequest:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from console.control.messages import Ask, Content, Token, Turn
+from console.control.messages import Ask, Content, Token, Turn, carried
 from console.errors import RecordingError
 from console.records.calls import CallLine, StepCalls
 from console.records.redact import redact
@@ -202,10 +202,8 @@ def _key(ask: Ask, try_: int | None = None) -> str:
 
 
 def _cut(text: str, limit: int) -> tuple[str, int]:
-    """The text's beginning, one that JSON can carry, and how many characters are left out."""
-    if len(text) > limit:
-        return text[:limit], len(text) - limit
-    return text, 0
+    """The text's beginning, as JSON can carry it, and how many characters are left out."""
+    return carried(text[:limit]), max(0, len(text) - limit)
 
 
 # --- captured calls -------------------------------------------------------------------------------------------------
@@ -320,7 +318,7 @@ def _fill_lines(content: Content, ask: Ask, files: list[_File]) -> None:
                 offset, data = _whole_lines(data, size)
                 if offset > 0:
                     content.lines.append(f"[{offset} earlier bytes are left out]")
-            if heading and offset == 0 and data and not _put(content, room, f"== {heading} =="):
+            if heading and offset == 0 and data and not _put(content, room, f"== {carried(heading)} =="):
                 break
             offset = _put_lines(content, room, data, offset, at_end=content.over and offset + len(data) >= size)
             if content.more:
