@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.events import Key, Paste, Resize
 from textual.screen import ModalScreen
 
@@ -34,6 +35,14 @@ class Dialog[Result](ModalScreen[Result], inherit_bindings=False):
         self._palette, self._ascii, self._heading = palette, ascii_only, title
         self._pane = Pane(palette, ascii_only)
         self._top = 0
+        self._answered = False
+
+    def dismiss(self, result: Result | None = None) -> AwaitComplete:
+        """Once: a second key may come before the box is gone, and must close nothing else."""
+        if self._answered:
+            return AwaitComplete()
+        self._answered = True
+        return super().dismiss(result)
 
     def compose(self) -> ComposeResult:
         """The one pane."""
