@@ -1,284 +1,252 @@
-"""What the console costs on a terminal: time to the first paint, bytes and processor time.
+"""What the console costs: first paint, bytes on the line, processor, memory, answers to keys, and the engine's part.
 
-Each console runs in a pseudo-terminal of its own and follows a real engine socket; the same machine, in the same run,
-also shows what a minimal Textual app and a stock table with sparklines cost. `python benchmarks/viewer.py [--json]`
+Each console is started as a user starts it (`quarterdeck attach RUN`), runs in a pseudo-terminal of its own and follows
+a real board (journal, alarms, audit, socket) in another process; the same machine, in the same run, also shows what a
+minimal Textual app, a stock table with sparklines, and `tail -F` of a log cost.
+`python benchmarks/viewer.py [--part cost ...] [--json]`
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import fcntl
 import os
-import pty
-import random
-import select
-import signal
+import re
 import statistics
-import struct
-import subprocess
 import sys
-import tempfile
-import termios
 import time
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
 
-import psutil
+from engines import HERTZ, SCENES, Engine
 from report import Beside, Figure, add_json_option, emit
+from stock import MINIMAL, stock
+from terminal import Cost, Terminal, watch
+from viewers import engine_share, slow_viewer
 
-ROOT = Path(__file__).resolve().parent.parent
-COLUMNS, ROWS = 120, 40
-GROUPS, SIZE, DIRTY, HERTZ = 8, 8, 8, 4
-WARM_SECONDS = 2.5
+from console.records.run_dir import RunRecord
+from console.state.reduce import fold
 
-ATTACH = "import sys; from console.tui.main import attach; sys.exit(attach(sys.argv[1], run_dir=sys.argv[2]))"
-MINIMAL = """
-from textual.app import App
-from textual.widgets import Static
-class Minimal(App):
-    def compose(self):
-        yield Static("PAINTED Groups")
-Minimal().run(mouse=False)
-"""
-STOCK = f"""
-import random
-from textual.app import App
-from textual.containers import Horizontal
-from textual.widgets import DataTable, Sparkline, Static
-rnd = random.Random(7)
-class Stock(App):
-    CSS = "#top {{ height: 6; }} Sparkline {{ width: 1fr; height: 4; margin: 0 1; }} DataTable {{ height: 1fr; }}"
-    def compose(self):
-        yield Static("PAINTED Groups")
-        with Horizontal(id="top"):
-            for i in range(4):
-                yield Sparkline([rnd.random() for _ in range(60)], id=f"s{{i}}")
-        yield DataTable(cursor_type="row")
-    def on_mount(self):
-        table = self.query_one(DataTable)
-        names = ("id", "group", "task", "state", "turn", "tokens", "elapsed", "reward")
-        self.columns = table.add_columns(*names)
-        self.cells = [[f"t{{i}}", f"g{{i // 8}}", "a-task", "agent", 0, 0, 0.0, "--"] for i in range({GROUPS * SIZE})]
-        for i, row in enumerate(self.cells):
-            table.add_row(*map(str, row), key=str(i))
-        self.set_interval(1 / {HERTZ}, self.tick)
-    def tick(self):
-        table = self.query_one(DataTable)
-        for i in rnd.sample(range({GROUPS * SIZE}), {DIRTY}):
-            row = self.cells[i]
-            row[4] += 1; row[5] += rnd.randint(50, 900); row[6] += 0.25
-            for column in (4, 5, 6):
-                table.update_cell(str(i), self.columns[column], str(row[column]))
-        for i in range(4):
-            spark = self.query_one(f"#s{{i}}", Sparkline)
-            spark.data = [*spark.data[1:], rnd.random()]
-Stock().run(mouse=False)
-"""
+SIZES = ((80, 24), (120, 40), (200, 60))
+TASK = "task-number-"
+"""What is on the screen once the run is."""
+BUSY = SCENES["busy"]
+WHAT = f"{BUSY.trials} trials, {BUSY.dirty} dirty a tick, {HERTZ} Hz"
+PAGES = {"trial, transcript grows": ("t", "Transcript"), "events": ("E", "Events"), "metrics": ("m", "KL")}
+HOUR = 120_000
+"""About the events of an hour of 64 trials that end 32 calls a second."""
 
 
-@dataclass
-class Cost:
-    """Of one console: seconds to its first paint, then bytes a second, share of a core, resident bytes."""
-
-    first_paint: float
-    bytes_per_second: float = 0.0
-    cpu: float = 0.0
-    rss: int = 0
-
-
-def run_on_pty(command: list[str], seconds: float) -> Cost:
-    """Start it, wait for the word `Groups`, warm up, then watch it for `seconds` (0: only the first paint)."""
-    environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8"}
-    for name in ("NO_COLOR", "LC_ALL"):
-        environment.pop(name, None)
-    began = time.perf_counter()
-    pid, fd = pty.fork()
-    if pid == 0:
-        os.chdir(ROOT)
-        os.execvpe(command[0], command, environment)
-    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-    try:
-        seen, first = bytearray(), None
-        while first is None:
-            if time.perf_counter() - began > 60:
-                raise TimeoutError(f"no first paint of {command[2][:60]!r}")
-            seen += _read(fd, 0.05)
-            if b"Groups" in seen:
-                first = time.perf_counter() - began
-        cost = Cost(first)
-        if seconds:
-            _drain(fd, WARM_SECONDS)
-            process = psutil.Process(pid)
-            before, start = process.cpu_times(), time.perf_counter()
-            size = _drain(fd, seconds)
-            after, span = process.cpu_times(), time.perf_counter() - start
-            cost.bytes_per_second = size / span
-            cost.cpu = (after.user + after.system - before.user - before.system) / span
-            cost.rss = process.memory_info().rss
-        return cost
-    finally:
-        os.kill(pid, signal.SIGTERM)
-        end = time.monotonic() + 5
-        while os.waitpid(pid, os.WNOHANG)[0] == 0:
-            _read(fd, 0.05)
-            if time.monotonic() > end:
-                os.kill(pid, signal.SIGKILL)
-        os.close(fd)
+def first_paints(starts: int, seconds: float) -> list[Figure]:
+    """A fresh run, and one of 10,000 steps of 1,024 trials; each start beside one of a minimal Textual app."""
+    floor, begun, whole, large = [], [], [], []
+    with Engine("busy") as fresh, Engine("large") as long:
+        for _ in range(starts):
+            with Terminal([sys.executable, "-c", MINIMAL]) as terminal:
+                floor.append(terminal.until_text("PAINTED") - terminal.began)
+            with Terminal(fresh.attach) as terminal:
+                begun.append(terminal.until_text("Groups") - terminal.began)
+                whole.append(terminal.until_text(TASK) - terminal.began)
+            with Terminal(long.attach) as terminal:
+                large.append(terminal.until_text(TASK) - terminal.began)
+        before = time.perf_counter()
+        fold(RunRecord(long.run_dir).journal.events())
+        reading = time.perf_counter() - before
+    least = statistics.median(floor)
+    beside = Beside("minimal Textual app", least)
+    return [
+        Figure("attach, a fresh run: first paint beyond a minimal Textual app", statistics.median(whole) - least, "s",
+               0.4),
+        Figure("attach, a fresh run: first paint with the run on it", statistics.median(whole), "s", beside=beside),
+        Figure("attach, a fresh run: first paint of all", statistics.median(begun), "s", beside=beside),
+        Figure("attach, 1,024 trials, 10,000 steps: first paint with the run on it", statistics.median(large), "s", 2.0,
+               beside=Beside("reading its journal from the start, no picture", reading)),
+    ]  # fmt: skip
 
 
-def _read(fd: int, wait: float) -> bytes:
-    ready, _, _ = select.select([fd], [], [], wait)
-    if not ready:
-        return b""
-    try:
-        data = os.read(fd, 65536)
-    except OSError:
-        return b""
-    if b"\x1b[?2026$p" in data:
-        os.write(fd, b"\x1b[?2026;2$y")
-    return data
-
-
-def _drain(fd: int, seconds: float) -> int:
-    end, size = time.perf_counter() + seconds, 0
-    while (left := end - time.perf_counter()) > 0:
-        size += len(_read(fd, min(left, 0.1)))
-    return size
-
-
-async def engine(run_dir: Path, socket: Path, busy: bool) -> None:
-    """An engine with 64 trials at work; `busy`: eight of them finish a model call at each tick, four times a second."""
-    from console.control.audit import AuditLog
-    from console.control.dispatch import CommandDispatcher
-    from console.control.past import PastLines
-    from console.control.server import ControlServer
-    from console.journal import events as ev
-    from console.journal.writer import JournalWriter
-    from console.state.model import encode_state
-    from console.state.reduce import RunView, apply
-
-    class Refuses:
-        """Takes no commands."""
-
-        def describe(self, command: object) -> tuple[bool, str]:
-            return False, "this engine takes no commands"
-
-        async def execute(self, command: object) -> tuple[bool, str]:
-            return False, "this engine takes no commands"
-
-    view = RunView()
-    writer = JournalWriter(run_dir / "journal", snapshot=lambda: (encode_state(view.state), view.state.steps_done))
-    audit = AuditLog(run_dir / "audit.jsonl")
-    dispatcher = CommandDispatcher(writer.append, audit, Refuses())
-    writer.subscribe(lambda line, event: apply(view, event))
-    server = ControlServer(
-        socket, run_id="bench", run_dir=run_dir, view=lambda: view, past=PastLines(run_dir / "journal"),
-        dispatcher=dispatcher,
-    )  # fmt: skip
-    writer.subscribe(server.publish)
-    await server.start()
-    add, rnd = writer.append, random.Random(7)
-    add(
-        ev.RunStarted(run_id="bench", name="bench", pid=os.getpid(), steps=50, groups_per_batch=GROUPS, group_size=SIZE)
-    )
-    for step in range(12):
-        add(ev.StepFinished(step=step, reward_mean=0.4 + step / 30, ppo_loss=5.0 / (step + 1), groups_kept=GROUPS,
-                            entropy=0.5, kl_sample_train_v1=0.002, clip_fraction=0.01, seconds_total=40.0))  # fmt: skip
-    add(ev.StepStarted(step=12, groups=GROUPS, policy_version=12))
-    for group in range(GROUPS):
-        add(ev.GroupStarted(step=12, group=group, task=f"task-number-{group}", size=SIZE))
-        for trial in range(SIZE):
-            add(ev.TrialPhase(step=12, group=group, trial=trial, phase="agent"))
-    os.write(1, b"ready\n")
-    turns, sampled, tick = [0] * (GROUPS * SIZE), 0, 0
-    while True:
-        await asyncio.sleep(1 / HERTZ)
-        if not busy:
-            continue
-        tick += 1
-        for i in rnd.sample(range(GROUPS * SIZE), DIRTY):
-            turns[i] += 1
-            said = rnd.randint(50, 900)
-            sampled += said
-            add(
-                ev.TrialTurn(
-                    step=12, group=i // SIZE, trial=i % SIZE, turn=turns[i], prompt_tokens=900, sampled_tokens=said
+def costs(starts: int, seconds: float) -> list[Figure]:
+    """Bytes and processor time of a run at work, at three sizes, on four pages, and with two consoles attached."""
+    figures = []
+    with Engine("busy") as engine:
+        for columns, rows in SIZES:
+            with Terminal(engine.attach, columns, rows) as ours:
+                ours.until_text(TASK)
+                mine = watch([ours], seconds)[0]
+            with Terminal([sys.executable, "-c", stock(BUSY.trials, BUSY.dirty, HERTZ)], columns, rows) as theirs:
+                theirs.until_text("PAINTED")
+                other = watch([theirs], seconds)[0]
+            figures += _pair(f"{WHAT}, {columns}x{rows}", mine, "DataTable and Sparkline", other)
+    with Engine("talking") as engine:
+        with Terminal(["tail", "-F", str(engine.run_dir / "turns.log")]) as tail:
+            followed = watch([tail], seconds)[0]
+        for page, (key, shows) in PAGES.items():
+            with Terminal(engine.attach) as ours:
+                ours.until_text(TASK)
+                ours.press(key)
+                ours.until_text(shows)
+                figures += _pair(
+                    f"{page}, 120x40", watch([ours], seconds)[0], "tail -F of a log of one trial", followed
                 )
-            )
-        if tick % HERTZ == 0:
-            add(ev.CaptureStats(calls=sum(turns), prompt_tokens=900 * sum(turns), sampled_tokens=sampled, inflight=40))
-            add(ev.GatewayHealth(reachable=True, latency_ms=rnd.uniform(20, 60), queued=rnd.randrange(5), running=32))
+        with Terminal(engine.attach) as one, Terminal(engine.attach) as two:
+            one.until_text(TASK)
+            two.until_text(TASK)
+            both = watch([one, two], seconds)
+        for number, cost in enumerate(both, start=1):
+            figures += _pair(f"two consoles attached, console {number}, 120x40", cost, "", None)
+    with Engine("large") as engine, Terminal(engine.attach) as ours:
+        ours.until_text(TASK)
+        figures += _pair("1,024 trials, 200 events a second, 120x40", watch([ours], seconds)[0], "", None)
+    return figures
 
 
-class Engine:
-    """The engine above as a process."""
+def idle(starts: int, seconds: float) -> list[Figure]:
+    """A run in which nothing happens but time."""
+    with Engine("idle") as engine, Terminal(engine.attach) as ours:
+        ours.until_text(TASK)
+        cost = watch([ours], 2 * seconds)[0]
+    return [
+        Figure("idle run, 120x40: bytes", cost.bytes_per_second / 1000, "KB/s", 0.5),
+        Figure("idle run, 120x40: processor", cost.cpu * 100, "%", 1.0),
+    ]
 
-    def __init__(self, busy: bool) -> None:
-        self._home = tempfile.TemporaryDirectory(prefix="qd-bench-")
-        self.run_dir, self.socket = Path(self._home.name) / "run", Path(self._home.name) / "s"
-        self.run_dir.mkdir()
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, "--engine", str(self.run_dir), str(self.socket), *(["--busy"] if busy else [])],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd=ROOT,
-        )  # fmt: skip
-        assert self._process.stdout is not None
-        if self._process.stdout.readline() != b"ready\n":
-            raise RuntimeError("the engine did not start")
 
-    @property
-    def attach(self) -> list[str]:
-        """The console on it."""
-        return [sys.executable, "-c", ATTACH, str(self.socket), str(self.run_dir)]
+def memory(starts: int, seconds: float) -> list[Figure]:
+    """Resident memory of an ordinary run's console, after an hour's events too, and of a large run's."""
+    visits = ("t", "v", "c", "\x1b", "E", "m", "i", "L", "?", "\x1b", "\x1b", "\x1b", "\x1b")
+    with Engine("busy") as engine, Terminal(engine.attach) as ours:
+        ours.until_text(TASK)
+        ours.drain(2.0)
+        begun = ours.rss
+        for key in visits:
+            ours.press(key)
+            ours.drain(0.7)
+        visited = ours.rss
+        _fast(engine, ours, HOUR // 10)
+        tenth = ours.rss
+        _fast(engine, ours, HOUR - HOUR // 10)
+        after = ours.rss
+    with Terminal([sys.executable, "-c", stock(BUSY.trials, BUSY.dirty, HERTZ)]) as theirs:
+        theirs.until_text("PAINTED")
+        theirs.drain(2.0)
+        beside = Beside("DataTable and Sparkline", theirs.rss / 1e6)
+    with Engine("large") as engine, Terminal(engine.attach) as ours:
+        ours.until_text(TASK)
+        ours.drain(2.0)
+        large = ours.rss
+        for key in visits:
+            ours.press(key)
+            ours.drain(0.7)
+        large_visited = ours.rss
+    return [
+        Figure("memory, ordinary run", begun / 1e6, "MB", 80.0, beside=beside),
+        Figure("memory, ordinary run, all pages visited", visited / 1e6, "MB", 80.0, beside=beside),
+        Figure(f"memory, ordinary run, {HOUR // 10:,} events later", tenth / 1e6, "MB", 80.0),
+        Figure(f"memory, ordinary run, {HOUR:,} events later (an hour's)", after / 1e6, "MB", 80.0,
+               beside=Beside(f"after {HOUR // 10:,}", tenth / 1e6)),
+        Figure("memory, 1,024 trials and 10,000 steps", large / 1e6, "MB", 200.0),
+        Figure("memory, 1,024 trials and 10,000 steps, all pages visited", large_visited / 1e6, "MB", 200.0),
+    ]  # fmt: skip
 
-    def __enter__(self) -> Engine:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._home.cleanup()
+def keys(starts: int, seconds: float) -> list[Figure]:
+    """From a key to the bytes that show its effect, at 1,024 trials, 200 events a second and 10,000 steps."""
+    with Engine("large") as engine, Terminal(engine.attach, emulate=True) as ours:
+        ours.until_text(TASK)
+        ours.drain(2.0)
+
+        def selected() -> str:
+            found = re.search(r"│>.(g\d+)", ours.text)
+            return found.group(1) if found else ""
+
+        def answer(key: str, shown: Callable[[], bool]) -> float:
+            ours.quiet()
+            return -(ours.press(key) - ours.until(shown, 10.0)) * 1000
+
+        def shows(text: str) -> Callable[[], bool]:
+            return lambda: text in ours.text
+
+        def moves() -> Callable[[], bool]:
+            before = selected()
+            return lambda: selected() not in ("", before)
+
+        times: dict[str, list[float]] = {}
+        for turn in range(20):
+            for _ in range(5):
+                times.setdefault("down", []).append(answer("j" if turn % 2 == 0 else "k", moves()))
+            for name, key, shown in (
+                ("filter, opened", "/", shows("filter")),
+                ("filter, a letter", "4", shows("filter: 4" if turn < 0 else "4")),
+            ):
+                times.setdefault(name, []).append(answer(key, shown))
+            times.setdefault("filter, taken", []).append(answer("\r", shows(" of 64")))
+            times.setdefault("filter, cleared", []).append(answer("\x1b", lambda: " of 64" not in ours.text))
+            for name, key, text in (("trial page", "t", "Transcript"), ("events page", "E", "Events"),
+                                    ("metrics page", "m", "KL")):  # fmt: skip
+                times.setdefault(name, []).append(answer(key, shows(text)))
+                times.setdefault("back to the run", []).append(answer("\x1b", shows("Groups")))
+    figures = []
+    for name, found in times.items():
+        found.sort()
+        where = f"key to paint, 1,024 trials: {name}"
+        figures.append(Figure(f"{where}, median", statistics.median(found), "ms", 100.0))
+        figures.append(Figure(f"{where}, p99 of {len(found)}", found[int(0.99 * len(found))], "ms", 100.0))
+    return figures
+
+
+def server(starts: int, seconds: float) -> list[Figure]:
+    """What viewers cost the engine."""
+    shares = {count: engine_share("busy", count, seconds) for count in (0, 1, 8)}
+    figures = [
+        Figure(f"engine, {WHAT}: processor with {count} viewer{'s' * (count > 1)}", shares[count] * 100, "%",
+               beside=Beside("without viewers", shares[0] * 100))
+        for count in (1, 8)
+    ]  # fmt: skip
+    slow = slow_viewer(seconds)
+    return [
+        *figures,
+        Figure("engine in fast motion: processor beside a viewer that does not read", slow.cpu * 100, "%",
+               beside=Beside("one that reads", slow.cpu_before * 100)),
+        Figure("engine in fast motion: memory that a viewer which does not read takes", slow.memory / 1e6, "MB"),
+        Figure("delay of an event at a viewer that reads, p99, beside one that does not", slow.delay * 1000, "ms",
+               beside=Beside("alone", slow.delay_before * 1000)),
+    ]  # fmt: skip
+
+
+def _fast(engine: Engine, terminal: Terminal, events: int) -> None:
+    """Play events in fast motion while the console paints."""
+    engine.go(events)
+    while not engine.answered:
+        terminal.read(0.1)
+    engine.answer()
+    terminal.drain(1.5)
+
+
+def _pair(name: str, cost: Cost, what: str, other: Cost | None) -> list[Figure]:
+    return [
+        Figure(f"{name}: bytes", cost.bytes_per_second / 1000, "KB/s", 15.0,
+               beside=None if other is None else Beside(what, other.bytes_per_second / 1000)),
+        Figure(f"{name}: processor", cost.cpu * 100, "%", 5.0,
+               beside=None if other is None else Beside(what, other.cpu * 100)),
+    ]  # fmt: skip
+
+
+PARTS = {
+    "paint": first_paints, "cost": costs, "idle": idle, "memory": memory, "keys": keys, "server": server,
+}  # fmt: skip
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     add_json_option(parser)
+    parser.add_argument("--part", action="append", choices=PARTS, help="measure only this; may be given several times")
     parser.add_argument("--seconds", type=float, default=10.0, help="how long each console is watched")
     parser.add_argument("--starts", type=int, default=5, help="how often each is started for the first paint")
-    parser.add_argument("--engine", nargs=2, metavar=("RUN_DIR", "SOCKET"), help=argparse.SUPPRESS)
-    parser.add_argument("--busy", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.engine:
-        asyncio.run(engine(Path(args.engine[0]), Path(args.engine[1]), args.busy))
-        return
-    minimal = [sys.executable, "-c", MINIMAL]
-    with Engine(busy=True) as live:
-        ours, theirs = [], []
-        for _ in range(args.starts):
-            theirs.append(run_on_pty(minimal, 0).first_paint)
-            ours.append(run_on_pty(live.attach, 0).first_paint)
-        busy = run_on_pty(live.attach, args.seconds)
-    stock = run_on_pty([sys.executable, "-c", STOCK], args.seconds)
-    with Engine(busy=False) as quiet:
-        idle = run_on_pty(quiet.attach, args.seconds)
-    first, floor = statistics.median(ours), statistics.median(theirs)
-    trials = f"{GROUPS * SIZE} trials, {DIRTY} dirty a tick, {HERTZ} Hz, {COLUMNS}x{ROWS}"
-    emit(
-        [
-            Figure("first paint beyond a minimal Textual app", first - floor, "s", target=0.4),
-            Figure("first paint", first, "s", beside=Beside("minimal Textual app", floor)),
-            Figure(f"bytes, {trials}", busy.bytes_per_second / 1000, "KB/s", target=15.0,
-                   beside=Beside("DataTable and Sparkline", stock.bytes_per_second / 1000)),
-            Figure(f"processor, {trials}", busy.cpu * 100, "%", target=5.0,
-                   beside=Beside("DataTable and Sparkline", stock.cpu * 100)),
-            Figure("memory", busy.rss / 1e6, "MB", target=80.0,
-                   beside=Beside("DataTable and Sparkline", stock.rss / 1e6)),
-            Figure("bytes, idle run", idle.bytes_per_second / 1000, "KB/s", target=0.5),
-            Figure("processor, idle run", idle.cpu * 100, "%", target=1.0),
-        ],
-        as_json=args.json,
-    )  # fmt: skip
+    figures: list[Figure] = []
+    for name in args.part or PARTS:
+        before = os.getloadavg()[0]
+        figures += PARTS[name](args.starts, args.seconds)
+        figures.append(Figure(f"({name}) load of the machine", max(before, os.getloadavg()[0]), ""))
+    emit(figures, as_json=args.json)
 
 
 if __name__ == "__main__":
