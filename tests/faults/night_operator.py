@@ -20,6 +20,7 @@ from console.control.runs import find_run
 QUARTERDECK = (sys.executable, "-m", "console")
 POLL_SECONDS = 0.15
 PATIENCE_SECONDS = 100.0
+PONDER_SECONDS = 2.2
 PR_SET_CHILD_SUBREAPER = 36
 
 Event = dict[str, Any]
@@ -114,6 +115,10 @@ class Operator:
         alarm: Event = self.until(f"an alarm {prefix}", lambda: self.alarms(prefix))[0]
         self.note_alarms()
         return alarm
+
+    def ponder(self, alarm: Event) -> None:
+        """Do nothing about an alarm until it could have been told again: it is looked for once a second."""
+        self.until(f"news about {alarm['key']}", lambda: self.events[-1]["ts"] > alarm["ts"] + PONDER_SECONDS)
 
     def note_alarms(self) -> None:
         """Write down what `ctl alarms` says."""

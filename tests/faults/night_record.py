@@ -23,7 +23,7 @@ HANGS = ("create-file", "make-folder")
 """Two groups of the first step: one trial of each hangs."""
 BREAKS = "make-folder"
 
-IDLE_SECONDS, SLOW_MS, DISK_GB, LEFT_BYTES = 5.0, 500.0, 0.04, 4_000_000
+IDLE_SECONDS, SLOW_MS, DISK_GB, LEFT_BYTES = 4.0, 500.0, 0.04, 4_000_000
 CAUSES = {"stalled": "hang", "gateway.slow": "slow", "held": "verifier", "verifier.broken": "verifier",
           "host.disk": "disk"}  # fmt: skip
 """Kind of alarm to what causes it, in the order of the night."""

@@ -62,6 +62,7 @@ def hanging_trials(operator: Operator) -> None:
             if target not in seen:
                 seen.add(target)
                 operator.note_alarms()
+                operator.ponder(alarm)
                 operator.order("cancel-trial", target, reason=f"{target} hangs")
         time.sleep(0.1)
 
@@ -99,6 +100,7 @@ def broken_verifier(operator: Operator, tasks: Path, task: str) -> None:
     write("cause", name="verifier")
     shutil.copyfile(BROKEN_TEST, tasks / task / "tests/test.sh")
     alarm = operator.rung("verifier.broken.")
+    operator.ponder(alarm)
     name = alarm["key"].removeprefix("verifier.broken.")
     operator.order("quarantine", name, reason="its tests do not run any more")
     for held in operator.alarms("held."):

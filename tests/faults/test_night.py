@@ -28,6 +28,8 @@ from console.state.lines import trial_name
 from console.state.model import decode_state
 from console.state.reduce import RunView, apply, fold
 
+pytestmark = pytest.mark.timeout(420)
+
 SLOW_CLEAR, DISK_CLEAR = 30.0, 10.0
 """Seconds for which the trouble must be gone before its alarm is over, as the rules have them."""
 
