@@ -147,6 +147,7 @@ def run_console(
     # makes the terminal's default colours black on black.
     os.environ.pop("NO_COLOR", None)
     gc.disable()  # while modules are loaded there is nothing to collect, only much to look through
+    from console.tui import terminal_input
     from console.tui.app import CLICKS_OFF, ConsoleApp
 
     gc.freeze()
@@ -155,6 +156,7 @@ def run_console(
         source, themes, theme, look.ascii or ascii_only(), look.read_only, leave_after,
         notice="; ".join(x for x in (notice, trouble) if x), keymap=keymap, notify=look.notify, mouse=look.mouse,
     )  # fmt: skip
+    terminal_input.install()
     app.run(mouse=False)
     if app.takes_mouse:  # Textual, which was told of no mouse, has left it as it is
         sys.stderr.write(CLICKS_OFF)
