@@ -182,13 +182,18 @@ def disk(look: Look) -> Iterator[Finding]:
         yield Finding(
             key="host.disk",
             level=level(bad),
-            text=f"{free:.1f} GB ({share(part)}) free on the disk of the run directory",
+            text=f"{_room(free)} ({share(part)}) free on the disk of the run directory",
             consequence="when it is full the run ends: its journal cannot be written",
             remedy="free space, or stop after the step",
             action="stop_after_step",
             clear=10.0,
             figure=free,
         )
+
+
+def _room(free: float) -> str:
+    """GB in words; below one, in MB."""
+    return f"{free:.1f} GB" if free >= 1 else f"{free * 1000:.0f} MB"
 
 
 def memory(look: Look) -> Iterator[Finding]:
