@@ -64,7 +64,7 @@ class Shelf:
     def check(self, name: str, cells: dict[str, Cells]) -> None:
         """Compare one screen, as it is in each theme, with its file. Raises `AssertionError` with the first lines."""
         self.seen.add(name)
-        text = self.text(cells)
+        text = self.text(name, cells)
         path = self.directory / f"{name}.txt"
         if self.update:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,12 +79,14 @@ class Shelf:
                 + "\n".join(lines[:12])
             )
 
-    def text(self, cells: dict[str, Cells]) -> str:
+    def text(self, name: str, cells: dict[str, Cells]) -> str:
         """The file's content. Raises `AssertionError` when the themes do not show the same text."""
         first, *others = (cells[theme] for theme in THEMES)
         shown = ["".join(char for char, _ in row).rstrip() for row in first]
         for theme, other in zip(THEMES[1:], others, strict=True):
-            assert ["".join(char for char, _ in row).rstrip() for row in other] == shown, f"{theme} has another text"
+            rows = ["".join(char for char, _ in row).rstrip() for row in other]
+            unlike = [f"{a}\n{b}" for a, b in zip(shown, rows, strict=True) if a != b]
+            assert not unlike, f"{name}: {theme} has another text\n" + "\n".join(unlike[:12])
         maps = []
         for rows in zip(*(cells[theme] for theme in THEMES), strict=True):
             letters = [self._letter(tuple(style for _, style in cell)) for cell in zip(*rows, strict=True)]

@@ -6,6 +6,7 @@ UPDATE_SNAPSHOTS=1 writes them anew. What a file looks like: `tests/support/scre
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from page_bench import Clock
+from rich.segment import Segment
+from rich.style import Style
 from screens import THEMES, Cells, Shelf, cells_of
 from textual.events import Key
 from textual.pilot import Pilot
@@ -305,7 +308,7 @@ async def settle(app: ConsoleApp, pilot: Pilot[None], clock: Clock, over: bool =
     await pilot.pause(0)
 
 
-async def home(app: ConsoleApp, pilot: Pilot[None], seq: int) -> None:
+async def home(app: ConsoleApp, pilot: Pilot[None], clock: Clock, seq: int) -> None:
     """Back to the first page and to event `seq`, as if nothing had been done."""
     while isinstance(app.screen, Dialog) or app._main._prompt is not None:
         await press(app, pilot, "escape")
@@ -317,6 +320,8 @@ async def home(app: ConsoleApp, pilot: Pilot[None], seq: int) -> None:
         desk.page.set_filter("")  # type: ignore[attr-defined]
     if isinstance(app.source, ReplaySource) and app.source.view.state.seq != seq:
         app.source.seek(seq)
+        app.repaint()
+        await settle(app, pilot, clock)
 
 
 @asynccontextmanager
@@ -357,7 +362,7 @@ async def walk(app: ConsoleApp, moment: str, size: tuple[int, int], clock: Clock
             await press(app, pilot, *screen.pressed)
             await settle(app, pilot, clock, screen.over)
             out[f"{screen.name}-{moment}-{size[0]}x{size[1]}"] = cells_of(app.screen._compositor.render_strips())
-            await home(app, pilot, seq)
+            await home(app, pilot, clock, seq)
     return out
 
 
@@ -385,3 +390,49 @@ async def test_screens(
         seen[theme] = await walk(app_at(moment, theme, run, moments.get(moment), clock), moment, size, clock)
     for name in seen[THEMES[0]]:
         shelf.check(name, {theme: seen[theme][name] for theme in THEMES})
+
+
+# --- the files themselves ---
+
+
+def names() -> set[str]:
+    return {f"{one.name}-{moment}-{w}x{h}" for moment, screens in SCREENS.items() for one in screens for w, h in SIZES}
+
+
+def test_there_is_a_file_for_each_screen_and_no_other() -> None:
+    shelf = Shelf(DIRECTORY)
+    assert set(shelf.files()) == names()
+    assert shelf.letters_used() == set(shelf.styles.values())
+
+
+def test_no_file_names_a_place_of_the_machine() -> None:
+    for path in DIRECTORY.glob("*.txt"):
+        assert not re.search(r"/tmp|/home|/root|/work|/var|pytest", path.read_text(encoding="utf-8")), path.name
+
+
+@pytest.mark.parametrize("change", ["text", "one theme", "no row", "another cell"])
+def test_a_cell_that_differs_is_told(tmp_path: Path, change: str) -> None:
+    def cells(theme: str) -> Cells:
+        row = [Segment("reward ", Style(color="red")), Segment("日本 .70", Style(bold=theme == "mono"))]
+        return cells_of([row, [Segment("step 12", Style())]])
+
+    seen = {theme: cells(theme) for theme in THEMES}
+    writing = Shelf(tmp_path, update=True)
+    writing.check("one", seen)
+    writing.close()
+    Shelf(tmp_path, update=False).check("one", seen)
+    text, style = seen["dark"][0][12]
+    match change:
+        case "text":
+            for theme in THEMES:
+                seen[theme][0][12] = ("1", seen[theme][0][12][1])
+        case "one theme":
+            seen["dark"][0][12] = (text, f"{style} bold")
+        case "no row":
+            for theme in THEMES:
+                del seen[theme][1]
+        case _:
+            for theme in THEMES:
+                seen[theme][1].append((" ", seen[theme][1][0][1]))
+    with pytest.raises(AssertionError, match="differs in"):
+        Shelf(tmp_path, update=False).check("one", seen)
