@@ -83,7 +83,7 @@ class Terminal:
                 self._reap()
         return len(self.raw) - before
 
-    def settle(self, quiet: float = 0.04, at_most: float = 0.6) -> None:
+    def settle(self, quiet: float = 0.03, at_most: float = 0.4) -> None:
         """Read until something came and then nothing for `quiet` seconds."""
         end, came = time.monotonic() + at_most, False
         while (now := time.monotonic()) < end and self.status is None:
@@ -130,6 +130,13 @@ class Terminal:
 
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)
+
+    def repaint(self) -> None:
+        """Have the whole screen painted anew: the console takes the terminal again when it is continued."""
+        before = self.raw.count(b"\x1b[?1049h")
+        self.signal(signal.SIGCONT)
+        self.until(lambda: self.raw.count(b"\x1b[?1049h") > before)
+        self.settle(quiet=0.2, at_most=2.0)
 
     def drop(self) -> None:
         """The line drops: nobody is at the other end any more."""

@@ -68,7 +68,7 @@ def step_of(number: int, texts: Iterator[str], last: bool = False) -> Iterator[e
         yield ev.GroupStarted(step=number, group=group, task=text("qtsk"), size=2)
         at = {"step": number, "group": group}
         for trial in range(2):
-            yield ev.TrialPhase(**at, trial=trial, phase=text("qtph") if trial == 0 else "agent")
+            yield ev.TrialPhase(**at, trial=trial, phase=text("qtph"))
             yield ev.TrialTurn(**at, trial=trial, turn=1, prompt_tokens=9, sampled_tokens=9, status=text("qtst"))
         yield ev.TrialFinished(
             **at, trial=0, outcome="infrastructure", cause=text("qcau"), rule=text("qrul"),
@@ -76,6 +76,7 @@ def step_of(number: int, texts: Iterator[str], last: bool = False) -> Iterator[e
         )  # fmt: skip
         if group == 0:
             yield ev.TrialRetried(**at, trial=0, by=text("qrty"))
+            yield ev.TrialPhase(**at, trial=0, try_=1, phase=text("qtph"))
         else:
             yield ev.TrialHeld(**at, trial=0, deadline=4e9)
             yield ev.TrialFinished(
