@@ -48,6 +48,14 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def operated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 15 steps with operators, alarms, and content of the trial that was held."""
+    path = tmp_path_factory.mktemp("operated") / "demo"
+    recordings.make(path, recordings.Plan(operated=True, content=True))
+    return path
+
+
 @pytest.fixture
 def screen_lines():
     """The lines that an app under test shows, each exactly as wide as the screen."""

@@ -5,10 +5,8 @@ UPDATE_SNAPSHOTS=1 writes them anew. What a file looks like: `tests/support/scre
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,11 +16,9 @@ from page_bench import Clock
 from rich.segment import Segment
 from rich.style import Style
 from screens import THEMES, Cells, Shelf, cells_of
-from textual.events import Key
 from textual.pilot import Pilot
+from walking import START, LiveRecording, opened, press, settle
 
-from console.control.commands import Command, CommandResult
-from console.control.messages import Viewer
 from console.control.registry import RunEntry, state_dir
 from console.journal import events as ev
 from console.journal.writer import JournalWriter
@@ -36,53 +32,14 @@ from console.tui.opening import source_of_directory
 from console.tui.pages import runs as runs_page
 from console.tui.picture import Selection
 from console.tui.replay import ReplaySource
-from console.tui.source import Link
 from console.tui.themes import Themes
 from console.tui.widgets.dialog import Dialog
 
 SIZES = ((80, 24), (120, 40), (200, 60))
-START = 1_790_000_000.0
 DIRECTORY = Path(__file__).parent / "snapshots" / "screens"
-DRY_RUNS = {
-    "cancel_group": "cancels g3 (make-archive): stops 6 running trials, ends 1 that waits, discards 0 scored; "
-    "the step goes on with 3 groups",
-    "stop_now": "cancels 19 running trials and ends the run; step 12 is lost, with 4 scored trials of it",
-    "set": "parallel 4 -> 2: at most 2 trials of a group run at once; those under way go on",
-}
-"""What the engine says beforehand."""
-DONE = {"checkpoint": "checkpoint 000012 saved in 0.4 s; a resume goes on at step 12"}
-
-
-class LiveRecording(ReplaySource):
-    """A recording that passes for a live run, held at a moment: its link is up, and it takes orders."""
-
-    mode = "live"
-
-    def __init__(self, record: RunRecord, clock: Clock, seq: int) -> None:
-        super().__init__(record, clock=clock, seq=seq)
-        self.acts = True
-        self.presence = (
-            Viewer(author="ben@shore", acts=True, you=True, since=START),
-            Viewer(author="ada@bridge", since=START),
-        )
-
-    def link(self) -> Link:
-        return Link("ok")
-
-    def poll(self) -> None:
-        pass
-
-    async def command(self, command: Command) -> CommandResult:
-        if command.dry_run:
-            return CommandResult(id=command.id, status="dry_run", text=DRY_RUNS[command.command])
-        return CommandResult(id=command.id, status="done", text=DONE[command.command])
 
 
 # --- what is shown, and how it is reached ---
-
-
-PRINTED = {"space": " ", "slash": "/"}
-"""What keys print that are named by a word."""
 
 
 @dataclass(frozen=True)
@@ -174,16 +131,6 @@ SCREENS: dict[str, tuple[Screen, ...]] = {
 
 
 @pytest.fixture(scope="module")
-def operated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of 15 steps with operators, alarms, and content of the trial that was held."""
-    from make import Plan, make
-
-    path = tmp_path_factory.mktemp("snapshots") / "demo"
-    make(path, Plan(operated=True, content=True))
-    return path
-
-
-@pytest.fixture(scope="module")
 def torn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose engine was killed in step 6, with a hole in its journal and half a last line."""
     from make import Plan, make
@@ -264,50 +211,6 @@ def _small_run(run: Path, run_id: str, name: str, began: float, status: str) -> 
 # --- the walk ---
 
 
-def busy(app: ConsoleApp) -> bool:
-    """Whether something that the page has asked for is not there yet."""
-    page = app.desk.page
-    asker, history, tail = getattr(page, "_asker", None), getattr(page, "_history", None), getattr(page, "_tail", None)
-    reads_runs = page.id == "runs" and getattr(page, "_runs", None) is None
-    waits = (
-        asker is not None and asker.busy,
-        history is not None and history._reading,
-        tail is not None and tail._asking,
-    )
-    return reads_runs or any(waits) or not getattr(app.source, "marked", True)
-
-
-async def press(app: ConsoleApp, pilot: Pilot[None], *keys: str) -> None:
-    """Keys as the driver sends them, without Pilot's waiting for an idle process (20 ms and more a key)."""
-    for key in keys:
-        assert app._driver is not None
-        event = Key(key, key if len(key) == 1 else PRINTED.get(key))
-        event.set_sender(app)
-        app._driver.send_message(event)
-        for _ in range(2):  # from the app to the screen, then to what that began
-            await pilot.pause(0)
-        await answered(app, pilot)
-
-
-async def answered(app: ConsoleApp, pilot: Pilot[None], over: bool | None = None) -> None:
-    """All that was asked is answered, and a dialog is `over` the screen or not, when that is given."""
-    async with asyncio.timeout(20):
-        while True:
-            app._main.tick()
-            await pilot.pause(0)
-            if not busy(app) and over in (None, isinstance(app.screen, Dialog)):
-                return
-            await asyncio.sleep(0.002)
-
-
-async def settle(app: ConsoleApp, pilot: Pilot[None], clock: Clock, over: bool = False) -> None:
-    """A second passes, and all that was asked is answered."""
-    clock.now += 1.0
-    await answered(app, pilot, over)
-    app.repaint()
-    await pilot.pause(0)
-
-
 async def home(app: ConsoleApp, pilot: Pilot[None], clock: Clock, seq: int) -> None:
     """Back to the first page and to event `seq`, as if nothing had been done."""
     while isinstance(app.screen, Dialog) or app._main._prompt is not None:
@@ -322,17 +225,6 @@ async def home(app: ConsoleApp, pilot: Pilot[None], clock: Clock, seq: int) -> N
         app.source.seek(seq)
         app.repaint()
         await settle(app, pilot, clock)
-
-
-@asynccontextmanager
-async def opened(app: ConsoleApp, size: tuple[int, int], clock: Clock) -> AsyncIterator[Pilot[None]]:
-    """The app under test; its clock is turned by hand."""
-    desk = app.desk
-    desk.clock = clock
-    if desk.page.id == "run":
-        desk.page._tail._clock = clock  # type: ignore[attr-defined]
-    async with app.run_test(size=size) as pilot:
-        yield pilot
 
 
 def app_at(moment: str, theme: str, run: Path, seq: int | None, clock: Clock) -> ConsoleApp:
