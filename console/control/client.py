@@ -61,6 +61,7 @@ class ControlClient:
         hello: what the engine said of itself.
         engine_seq: the last event it is known to have; engine_ts: its clock at the last heartbeat, Unix seconds.
         presence: who attends, as the engine said last; on_presence: called with it whenever it changed.
+        last_word: why it closes the connection, in its own words, empty when it did not say.
     """
 
     def __init__(self, hello: m.Hello, reader: _Reader, writer: asyncio.StreamWriter, run: str) -> None:
@@ -69,6 +70,7 @@ class ControlClient:
         self.engine_ts: float | None = None
         self.presence: tuple[m.Viewer, ...] = ()
         self.on_presence: Callable[[tuple[m.Viewer, ...]], object] | None = None
+        self.last_word = ""
         self._run = run
         self._reader, self._writer = reader, writer
         self._stream: asyncio.Queue[m.AnyReply | None] = asyncio.Queue(QUEUED_MESSAGES)
@@ -218,6 +220,7 @@ class ControlClient:
             while line := await self._reader.readline():
                 message = m.decode_reply(line)
                 if isinstance(message, m.Failure):
+                    self.last_word = message.text
                     why = f"run {self._run}: {message.text}"
                 elif isinstance(message, m.Heartbeat):
                     self.engine_seq, self.engine_ts = max(self.engine_seq, message.seq), message.ts

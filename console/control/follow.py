@@ -28,9 +28,13 @@ class LinkUp(msgspec.Struct, kw_only=True):
 
 
 class LinkDown(msgspec.Struct, kw_only=True):
-    """Not connected. `retry_in`: seconds to the next attempt, None when there will be none."""
+    """Not connected. `retry_in`: seconds to the next attempt, None when there will be none.
+
+    `told`: the engine's own last word, empty when it gave none, or when it was not reached at all.
+    """
 
     reason: str
+    told: str = ""
     retry_in: float | None = None
 
 
@@ -88,6 +92,7 @@ class RunFollower:
         """
         again, delay, finished, last_try = False, FIRST_DELAY, False, False
         while True:
+            told = ""
             try:
                 async with await ControlClient.connect(self._path, run=self._run, timeout=self._timeout) as client:
                     self.client, last_try = client, False
@@ -104,16 +109,17 @@ class RunFollower:
                 reason = str(error)
             finally:
                 if self.client is not None:
+                    told = self.client.last_word
                     self._heard, self.client = self.client.last_heard, None
                     self._take_presence(())
             again = True
             if finished:
                 return
             if last_try:
-                yield LinkDown(reason=reason)
+                yield LinkDown(reason=reason, told=told)
                 return
             last_try = self._alive is not None and not self._alive()
-            yield LinkDown(reason=reason, retry_in=0.0 if last_try else delay)
+            yield LinkDown(reason=reason, told=told, retry_in=0.0 if last_try else delay)
             if not last_try:
                 await asyncio.sleep(delay)
                 delay = min(LONGEST_DELAY, delay * 2)

@@ -38,6 +38,7 @@ class ControlServer:
     Attributes:
         path: the socket; view: the run's view now; past: some journal lines after a `seq`, read from the files;
         dispatcher: where commands go; watch: who attends, and who may act; tail: the newest lines.
+        last_word: said to everybody at the close, when the journal cannot tell how the run ended; else empty.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class ControlServer:
         self.dispatcher = dispatcher
         self.watch = Watch(dispatcher.append_event, dispatcher.audit, self._tell_presence)
         self.tail = Tail(view().state.seq)
+        self.last_word = ""
         self._run_id, self._run_dir = run_id, run_dir
         self._content = content if content is not None else TrialContent(run_dir).answer
         self._readers = ThreadPoolExecutor(CONTENT_THREADS, thread_name_prefix="content")
@@ -108,6 +110,8 @@ class ControlServer:
         """Hand out the last lines, end all connections, remove the socket."""
         self.watch.close()
         self._flush()
+        for connection in list(self._connections) if self.last_word else []:
+            connection.push(m.encode(m.Failure(text=self.last_word)))
         if self._heart is not None:
             self._heart.cancel()
         if self._server is not None:

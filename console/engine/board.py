@@ -6,7 +6,6 @@ Everything that happens in a run passes `Board.emit`, on the main loop.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -138,8 +137,11 @@ class Board:
         await settle(self._tasks, 1.0)
         await self.dispatcher.close()
         if finished is not None:
-            with contextlib.suppress(OSError):
+            try:
                 self.emit(finished)
+            except OSError:  # then viewers hear of it in this way
+                reason = f": {finished.reason}" if finished.reason else ""
+                self.server.last_word = f"the run {finished.status}, exit {finished.exit_code}{reason}"
         self._closed = True
         for what in (self._journal, self._audit):
             try:

@@ -20,7 +20,8 @@ def farewell(source: Source) -> str:
     if state.status in ENDED:
         return f"run {name} {state.status}, exit {state.exit_code}{_how(source.view)}"
     if source.link().status == "dead":
-        text = "the engine is gone: quarterdeck train with the same options resumes it"
+        gone = source.link().detail or "the engine is gone"
+        text = f"{gone}: quarterdeck train with the same options resumes it"
         where = shlex.quote(sanitize(state.run_dir, limit=1000))
         return f"{text}; quarterdeck replay {where} shows what was recorded" if state.run_dir else text
     if state.stop_requested:

@@ -54,7 +54,7 @@ class LiveSource:
         self._task: asyncio.Task[None] | None = None
         self._up = False
         self._over = False
-        self._why = ""
+        self._why = self._told = ""
 
     @property
     def presence(self) -> tuple[Viewer, ...]:
@@ -85,7 +85,7 @@ class LiveSource:
         if silence is None and not self._why:
             return Link("connecting")
         if self._over or (self._local and engine_gone(self.view.state.pid)):
-            return Link("dead", age=silence or 0.0, detail=self._why)
+            return Link("dead", age=silence or 0.0, detail=self._told)
         return Link("lost", age=silence or 0.0, detail=self._why)
 
     def now(self) -> float:
@@ -140,8 +140,9 @@ class LiveSource:
         async for item in self._follower.items():
             match item:
                 case LinkUp():
-                    self._up, self._why = True, ""
-                case LinkDown(reason=reason, retry_in=retry):
+                    self._up, self._why, self._told = True, "", ""
+                case LinkDown(reason=reason, told=told, retry_in=retry):
+                    self._told = sanitize(told, limit=400) or self._told
                     self._up, self._why, self._over = False, sanitize(reason, limit=200), retry is None
                 case RunView():
                     self.view = item

@@ -29,7 +29,7 @@ class Link:
     Attributes:
         status: ok: news arrive; stale: connected, but silent for too long; lost: not connected, trying again; dead:
             the engine is gone without a last word; replay: a recording; ended: the run is over, nothing more will come.
-        age: seconds since the last sign of life; detail: why, in a few words.
+        age: seconds since the last sign of life; detail: why, in a few words; of a dead engine, its last word.
         playing, speed, fraction: of a replay; speed 0 is as fast as it goes.
         timeline: of a replay, with the marks gathered so far; scrub: the time that the operator looks for on it, Unix
             seconds, None when nobody scrubs; behind: seconds behind a run that goes on, None for a recording.

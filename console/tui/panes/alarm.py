@@ -39,7 +39,8 @@ def alarm(scene: Scene, cells: int, rows: int = REASON_ROWS) -> list[Line]:
     if state.status in ENDED:
         return _reason(scene, cells, rows) if state.exit_code not in AS_ASKED and state.reason else []
     if scene.dead:  # whatever was open then, this is the one that counts now
-        text = "the engine is gone: quarterdeck train with the same options resumes"
+        gone = scene.link.detail or "the engine is gone"
+        text = f"{gone}: quarterdeck train with the same options resumes"
         return [_row(1, f"{text} from the last checkpoint" if cells >= WIDE else text, cells)]
     found = _urgent(scene)
     if found:
