@@ -9,7 +9,6 @@ from pathlib import Path
 
 from rich.console import RenderableType
 from rich.text import Text
-from textual._compositor import ChopsUpdate
 from textual.app import App
 from textual.screen import Screen
 
@@ -25,7 +24,7 @@ from console.tui.themes import DEFAULT_THEME, Palette, ThemeFile, Themes
 from console.tui.widgets.dialog import Choice, Confirm, ConfirmTyped, Dialog
 from console.tui.widgets.finder import Finder
 from console.tui.widgets.prompt import Complete, Prompt
-from console.tui.widgets.tight import TightUpdate
+from console.tui.widgets.tight import tightened
 
 THEME_SECONDS = 2.0
 """How often the file of the theme in use is looked at."""
@@ -129,10 +128,8 @@ class ConsoleApp(App[None], inherit_bindings=False):
             self.desk.say(f"theme {changed.title}: read again")
 
     def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
-        """Partial updates go out cell by cell."""
-        if type(renderable) is ChopsUpdate:
-            renderable = TightUpdate(renderable.chops, renderable.spans, renderable.chop_ends)
-        super()._display(screen, renderable)
+        """Updates go out cell by cell."""
+        super()._display(screen, tightened(renderable))  # type: ignore[arg-type]
 
     def _set_pointer_shape(self, shape: str) -> None:
         """The mouse is the terminal's own; some take the sequence for a title."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from textual.app import ComposeResult
 from textual.events import Key, MouseDown, MouseScrollDown, MouseScrollUp, Paste, Resize
+from textual.geometry import Size
+from textual.layout import Layout
+from textual.reactive import Reactive
 from textual.screen import Screen
 
 from console.tui.desk import Desk
@@ -10,23 +14,40 @@ from console.tui.frame import as_text, paint
 from console.tui.layout import Box
 from console.tui.themes import Palette
 from console.tui.widgets.pane import Pane
+from console.tui.widgets.places import Places
 from console.tui.widgets.prompt import Prompt
 
 PAINTS_PER_SECOND = 4
+PANES = 20
+"""As many as any page shows, and its frame. One more that is mounted later would have the whole screen painted."""
 
 
 class MainScreen(Screen[None], inherit_bindings=False):
     """Shows what the desk has."""
+
+    virtual_size = Reactive(Size(0, 0), repaint=False)
+    """Nothing scrolls here: as with `Pane`, another size is laid out and painted once."""
 
     def __init__(self, desk: Desk, palette: Palette, ascii_only: bool) -> None:
         super().__init__()
         self.desk = desk
         self._palette, self._ascii = palette, ascii_only
         self._panes: dict[str, Pane] = {}
+        self._free = [Pane(palette, ascii_only) for _ in range(PANES)]
         self._placed: dict[str, Box] = {}
+        self._places = Places()
         self._seen: tuple[object, ...] = ()
         self._painted = -1e9
         self._prompt: Prompt | None = None
+
+    @property
+    def layout(self) -> Layout:
+        """Panes lie where the page wants them."""
+        return self._places
+
+    def compose(self) -> ComposeResult:
+        """All panes; those that no page has placed are not shown."""
+        yield from self._free
 
     def on_mount(self) -> None:
         """First paint, then the clock."""
@@ -57,35 +78,33 @@ class MainScreen(Screen[None], inherit_bindings=False):
             return
         painted = paint(self.desk, size.width, size.height, self._prompt)
         self._place(painted.boxes)
-        for name, lines in painted.lines.items():
-            self._pane(name).show(lines)
-
-    def _pane(self, name: str) -> Pane:
-        """A pane, made when it is shown first."""
-        pane = self._panes.get(name)
-        if pane is None:
-            pane = self._panes[name] = Pane(self._palette, self._ascii, id=name)
-            pane.display = False
-            self.mount(pane)
-        return pane
+        for name, pane in self._panes.items():
+            pane.show(painted.lines.get(name, ()))
 
     def _place(self, boxes: dict[str, Box]) -> None:
         if boxes == self._placed:
             return
         for name in self._panes.keys() - boxes.keys():
-            self._panes[name].display = False
-        for name, box in boxes.items():
-            pane = self._pane(name)
-            pane.display = True
-            if self._placed.get(name) != box:
-                pane.styles.width, pane.styles.height = box.width, box.height
-                pane.styles.offset = (box.x, box.y)
+            self._free.append(self._panes.pop(name))
+        self._places.boxes = {self._panes.get(name) or self._take(name): box for name, box in boxes.items()}
         self._placed = dict(boxes)
+        self._clear_arrangement_cache()
+        self.refresh(repaint=False, layout=True)
+
+    def _take(self, name: str) -> Pane:
+        """A pane that is free from now on shows `name`."""
+        if self._free:
+            pane = self._free.pop()
+        else:
+            pane = Pane(self._palette, self._ascii)
+            self.mount(pane)
+        self._panes[name] = pane
+        return pane
 
     def use(self, palette: Palette) -> None:
         """Paint in other colours."""
         self._palette = palette
-        for pane in self._panes.values():
+        for pane in (*self._panes.values(), *self._free):
             pane.use(palette)
 
     def text(self) -> str:

@@ -7,7 +7,8 @@ from itertools import zip_longest
 
 from rich.cells import cell_len
 from rich.segment import Segment
-from textual.geometry import Region
+from textual.geometry import Region, Size
+from textual.reactive import Reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -25,6 +26,8 @@ class Pane(Widget):
     """A rectangle of lines. Its size is set from outside; lines beyond it are not shown, missing ones are blank."""
 
     DEFAULT_CSS = "Pane { position: absolute; }"
+    virtual_size = Reactive(Size(0, 0), repaint=False)
+    """Nothing scrolls in a pane, so that another size needs no second layout, as Textual's own declaration wants it."""
 
     def __init__(self, palette: Palette, ascii_only: bool = False, id: str | None = None) -> None:
         super().__init__(id=id)

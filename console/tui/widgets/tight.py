@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.color import ColorSystem
 from rich.console import COLOR_SYSTEMS
 from rich.style import Style
-from textual._compositor import ChopsUpdate
+from textual._compositor import ChopsUpdate, LayoutUpdate
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from textual.strip import Strip
 
 _ATTRIBUTES = (("bold", "1"), ("dim", "2"), ("italic", "3"), ("underline", "4"), ("reverse", "7"), ("strike", "9"))
 
@@ -54,6 +55,31 @@ class TightUpdate(ChopsUpdate):
         if pen != _NO_PEN:
             out.append("\x1b[0m")
         return "".join(out)
+
+
+def tightened(update: object) -> object:
+    """The update of a screen in as few bytes as possible; anything else as it is."""
+    if type(update) is ChopsUpdate:
+        return TightUpdate(update.chops, update.spans, update.chop_ends)
+    return _whole(update) if type(update) is LayoutUpdate else update
+
+
+def _whole(update: LayoutUpdate) -> TightUpdate:
+    """All cells of a region."""
+    left, top, width, _ = update.region
+    chops: list[dict[int, Strip | None]] = []
+    ends: list[list[int]] = []
+    for strips in update.strips:
+        line: dict[int, Strip | None] = {}
+        x = left
+        for strip in strips:
+            line[x] = strip
+            x += strip.cell_length
+        chops.append(line)
+        ends.append([*[*line][1:], x])
+    spans = [(y, left, left + width) for y in range(top, top + len(chops))]
+    none: list[dict[int, Strip | None]] = [{} for _ in range(top)]
+    return TightUpdate(none + chops, spans, [[] for _ in range(top)] + ends)
 
 
 _pens: dict[tuple[Style | None, ColorSystem | None], _Pen] = {}
