@@ -16,7 +16,7 @@ EVENTS_KEPT = 200
 COMMANDS_KEPT = 32
 CHECKPOINTS_KEPT = 8
 RECENT_KEPT = 50
-LATENCIES_KEPT = 60
+READINGS_KEPT = 60
 SHELF_KEPT = 32
 
 LinkState = Literal["starting", "live", "stopping", "finished", "stopped", "failed"]
@@ -71,7 +71,7 @@ class GatewayState(msgspec.Struct, kw_only=True):
 
     Attributes:
         since: when reachability last changed; probed: the last report.
-        latencies: of the last reports, milliseconds, oldest first.
+        latencies, queues: of the last reports, oldest first; latencies in milliseconds, without those that had none.
     """
 
     reachable: bool | None = None
@@ -83,6 +83,7 @@ class GatewayState(msgspec.Struct, kw_only=True):
     since: float = 0.0
     probed: float = 0.0
     latencies: list[float] = []
+    queues: list[int | None] = []
 
 
 class HostState(msgspec.Struct, kw_only=True):
@@ -109,7 +110,10 @@ class TrialBrief(msgspec.Struct, kw_only=True, array_like=True):
 
 
 class CaptureState(msgspec.Struct, kw_only=True):
-    """Captured totals of the run, and the rate between the last two reports (tokens a second, sampled and prompt)."""
+    """Captured totals of the run, and the rate between the last two reports (tokens a second, sampled and prompt).
+
+    `rates`: sampled tokens a second between the last reports, oldest first.
+    """
 
     calls: int = 0
     failed: int = 0
@@ -121,6 +125,7 @@ class CaptureState(msgspec.Struct, kw_only=True):
     reported: float = 0.0
     sampled_per_second: float | None = None
     prompt_per_second: float | None = None
+    rates: list[float] = []
 
 
 class AlarmState(msgspec.Struct, kw_only=True):

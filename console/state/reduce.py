@@ -14,7 +14,7 @@ from console.state import lines, reduce_trials
 from console.state.model import (
     CHECKPOINTS_KEPT,
     COMMANDS_KEPT,
-    LATENCIES_KEPT,
+    READINGS_KEPT,
     SHELF_KEPT,
     AlarmState,
     CaptureState,
@@ -150,7 +150,9 @@ def _gateway(view: RunView, e: ev.GatewayHealth) -> None:
     g.kv_fraction, g.detail, g.probed = e.kv_fraction, e.detail, e.ts
     if e.latency_ms is not None:
         g.latencies.append(e.latency_ms)
-        del g.latencies[:-LATENCIES_KEPT]
+        del g.latencies[:-READINGS_KEPT]
+    g.queues.append(e.queued)
+    del g.queues[:-READINGS_KEPT]
 
 
 def _capture(view: RunView, e: ev.CaptureStats) -> None:
@@ -159,6 +161,8 @@ def _capture(view: RunView, e: ev.CaptureStats) -> None:
     if c.reported and gap > 0:
         c.sampled_per_second = max(0.0, (e.sampled_tokens - c.sampled_tokens) / gap)
         c.prompt_per_second = max(0.0, (e.prompt_tokens - c.prompt_tokens) / gap)
+        c.rates.append(c.sampled_per_second)
+        del c.rates[:-READINGS_KEPT]
     c.calls, c.failed, c.prompt_tokens, c.sampled_tokens = e.calls, e.failed, e.prompt_tokens, e.sampled_tokens
     c.lost, c.no_logprobs, c.inflight, c.reported = e.lost, e.no_logprobs, e.inflight, e.ts
 

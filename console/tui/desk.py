@@ -23,7 +23,7 @@ from console.tui.operating import Operating
 from console.tui.orders import Orders
 from console.tui.pages import PAGES
 from console.tui.pages.page import Page
-from console.tui.picture import ENDED, Scene, Selection, Trends, ordered
+from console.tui.picture import ENDED, Scene, Selection, ordered
 from console.tui.replaying import Replaying
 from console.tui.shell import Shell
 from console.tui.source import Link, Source
@@ -50,7 +50,7 @@ class Desk:
     """What is shown and done. Actions go to the page on top first, then to the handlers that every page has.
 
     Attributes:
-        source, shell: the run and the app; selection, trends, log: shared by the pages; keymap: which key means what.
+        source, shell: the run and the app; selection, log: shared by the pages; keymap: which key means what.
         commands: typed ones by name; frozen: the picture that is held, None while the screen follows.
         paints_per_second: at most, besides the answer to a key.
     """
@@ -65,7 +65,7 @@ class Desk:
         keymap: Keymap | None = None,
     ) -> None:
         self.source, self.shell = source, shell
-        self.selection, self.trends, self.log = Selection(), Trends(), EventLog()
+        self.selection, self.log = Selection(), EventLog()
         self.read_only, self.ascii, self.clock = read_only, ascii_only, clock
         self.keymap = keymap if keymap is not None else keymap_of()
         self.frozen: Frozen | None = None
@@ -125,7 +125,6 @@ class Desk:
         self.source.listener = None
         self.source = source
         self.selection, self._message, self.frozen = Selection(), (), None
-        self.trends.clear()
         self.log.jumped(source.view.state)
         self._begin(source)
 
@@ -186,7 +185,6 @@ class Desk:
             selection=self.selection,
             groups=groups,
             group=group,
-            trends=self.trends,
             ascii=self.ascii,
             message=self.orders.progress() or self._message,
             keys=self.key_labels(),
@@ -227,12 +225,10 @@ class Desk:
 
     def _heard(self, event: ev.Event | None) -> None:
         if event is None:
-            self.trends.clear()
             self.log.jumped(self.state)
             if self.source.mode == "live":
                 self.shell.repaint()
             return
-        self.trends.note(event, self.state)
         self.log.note(event, self.state)
         self._bell.heard(event)
 

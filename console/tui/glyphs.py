@@ -5,6 +5,7 @@ Colour never carries the meaning alone. Zero is data, not an error; healthy is b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from console.state.model import TrialState
@@ -130,7 +131,7 @@ def sign_text(kind: str, ascii_only: bool) -> str:
 
 
 def spark(
-    values: list[float | None],
+    values: Sequence[float | None],
     cells: int,
     ascii_only: bool = False,
     low: float | None = None,

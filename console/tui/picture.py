@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from console.control.messages import Viewer
-from console.journal import events as ev
 from console.state.model import AlarmState, GroupState, RunState, TrialState
 from console.state.reduce import RunView
 from console.tui import glyphs
@@ -19,7 +17,6 @@ from console.tui.filters import Filter
 from console.tui.source import Link
 from console.tui.text import Line
 
-TREND_KEPT = 120
 SORTS = ("attention", "number", "reward", "task")
 ENDED = ("finished", "stopped", "failed")
 """States of a run that has ended in order."""
@@ -80,28 +77,6 @@ class Selection:
         return top
 
 
-@dataclass
-class Trends:
-    """Recent readings that the state keeps only the last of, for sparks. Emptied by a jump in time."""
-
-    latency: deque[float | None] = field(default_factory=lambda: deque(maxlen=TREND_KEPT))
-    queued: deque[float | None] = field(default_factory=lambda: deque(maxlen=TREND_KEPT))
-    sampled: deque[float | None] = field(default_factory=lambda: deque(maxlen=TREND_KEPT))
-
-    def note(self, event: ev.Event, state: RunState) -> None:
-        """Take the reading of an event that `state` includes."""
-        if isinstance(event, ev.GatewayHealth):
-            self.latency.append(event.latency_ms if event.reachable else None)
-            self.queued.append(event.queued)
-        elif isinstance(event, ev.CaptureStats):
-            self.sampled.append(state.capture.sampled_per_second)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        for series in (self.latency, self.queued, self.sampled):
-            series.clear()
-
-
 @dataclass(frozen=True)
 class Scene:
     """Everything a pane may look at.
@@ -121,7 +96,6 @@ class Scene:
     selection: Selection
     groups: list[GroupState]
     group: GroupState | None
-    trends: Trends
     ascii: bool = False
     page: str = "run"
     presence: tuple[Viewer, ...] = ()

@@ -36,7 +36,7 @@ IDLE_SECONDS = 1.0
 BUDGET_SECONDS = 0.05
 """Wall time that one poll may spend on applying events; twice that at `MAX`."""
 WARM_UP_EVENTS = 1024
-"""Events before the goal of a seek that are told to the listener, so that its recent readings are filled."""
+"""Events before the goal of a seek that are told to the listener, so that it knows what happened just before."""
 _REFRESH_SECONDS = 1.0
 _OVER = ("finished", "stopped", "failed")
 

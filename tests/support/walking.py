@@ -14,6 +14,7 @@ from console.control.commands import Command, CommandResult
 from console.control.messages import Viewer
 from console.records.run_dir import RunRecord
 from console.tui.app import ConsoleApp
+from console.tui.picture import Selection
 from console.tui.replay import ReplaySource
 from console.tui.source import Link
 from console.tui.widgets.dialog import Dialog
@@ -105,6 +106,22 @@ async def settle(app: ConsoleApp, pilot: Pilot[None], clock: Clock, over: bool =
     await answered(app, pilot, over)
     app.repaint()
     await pilot.pause(0)
+
+
+async def home(app: ConsoleApp, pilot: Pilot[None], clock: Clock, seq: int) -> None:
+    """Back to the first page and to event `seq`, as if nothing had been done."""
+    while isinstance(app.screen, Dialog) or app._main._prompt is not None:
+        await press(app, pilot, "escape")
+    desk = app.desk
+    while len(desk._pages) > 1:
+        desk._close(len(desk._pages) - 1)
+    desk.selection, desk.frozen, desk._message = Selection(), None, ()
+    if desk.page.id == "runs":
+        desk.page.set_filter("")  # type: ignore[attr-defined]
+    if isinstance(app.source, ReplaySource) and app.source.view.state.seq != seq:
+        app.source.seek(seq)
+        app.repaint()
+        await settle(app, pilot, clock)
 
 
 @asynccontextmanager

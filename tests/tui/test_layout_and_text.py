@@ -16,7 +16,7 @@ from console.tui import text
 from console.tui.compose import PANES, compose, layout_for
 from console.tui.glyphs import SIGNS, kind_of, spark
 from console.tui.layout import Box, arrange, share
-from console.tui.picture import Scene, Selection, Trends, attention, ordered
+from console.tui.picture import Scene, Selection, attention, ordered
 from console.tui.source import Link
 from console.tui.text import Span, clock, count, fit, number, short_time, spread, wrap
 from console.tui.widgets.pane import changed, to_ascii
@@ -95,9 +95,7 @@ def scene_of(seed: int, groups: int, size: int) -> Scene:
     shown = ordered(view.state, selection, now)
     link = Link(rnd.choice(["ok", "stale", "lost", "dead", "replay", "connecting"]), age=rnd.random() * 1e5)  # type: ignore[arg-type]
     keys = (("x", "cancel"), ("q", "quit"))
-    return Scene(
-        view, link, now, selection, shown, selection.settle(shown), Trends(), ascii=rnd.random() < 0.3, keys=keys
-    )
+    return Scene(view, link, now, selection, shown, selection.settle(shown), ascii=rnd.random() < 0.3, keys=keys)
 
 
 @settings(deadline=None, max_examples=120)

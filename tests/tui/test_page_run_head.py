@@ -11,7 +11,7 @@ from console.journal import events as ev
 from console.state.reduce import fold
 from console.tui.panes.alarm import alarm
 from console.tui.panes.header import header, percentile, plumbing
-from console.tui.picture import Scene, Selection, Trends, ordered
+from console.tui.picture import Scene, Selection, ordered
 from console.tui.source import Link
 from console.tui.text import plain
 
@@ -34,7 +34,7 @@ def scene(*more: ev.Event, after: float = 10.0, **changes: object) -> Scene:
     view = fold(events)
     selection, now = Selection(), T0 + after
     groups = ordered(view.state, selection, now)
-    made = Scene(view, Link("ok"), now, selection, groups, selection.settle(groups), Trends())
+    made = Scene(view, Link("ok"), now, selection, groups, selection.settle(groups))
     return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
 
 

@@ -20,7 +20,7 @@ from console.tui.filters import parse
 from console.tui.layout import LISTS, MANY, PLOTS, Box, arrange
 from console.tui.panes import header
 from console.tui.panes.alarm import alarm
-from console.tui.picture import SORTS, Scene, Selection, Trends, ordered
+from console.tui.picture import SORTS, Scene, Selection, ordered
 from console.tui.source import Link
 from console.tui.text import Line, Span
 from console.tui.widgets.pane import to_ascii
@@ -109,11 +109,10 @@ def scene_of(seed: int, groups: int, size: int) -> Scene:
     )  # fmt: skip
     now = rnd.choice([0.0, 500.0, 1e6])
     shown = ordered(view.state, selection, now)
-    trends = Trends()
-    trends.queued.extend([1, None, 3])
+    view.state.gateway.queues[:] = [1, None, 3]
     return Scene(
         view, Link(rnd.choice(["ok", "stale", "lost", "dead", "replay", "connecting"]), age=rnd.random() * 1e5),  # type: ignore[arg-type]
-        now, selection, shown, selection.settle(shown), trends, ascii=rnd.random() < 0.3, frozen=rnd.random() < 0.1,
+        now, selection, shown, selection.settle(shown), ascii=rnd.random() < 0.3, frozen=rnd.random() < 0.1,
         presence=(Viewer(author=HOSTILE, acts=True), Viewer(author="me", you=True))[: rnd.randrange(3)],
         keys=(("x", "cancel"), ("q", "quit")), message=rnd.choice([(), (Span("said"),)]),
         tail=rnd.choice([(), ((Span("─ 日本 turn"),), (Span("y" * 500),))]),
@@ -201,7 +200,7 @@ def test_a_wide_name_moves_no_column() -> None:
     for width in (80, 120, 200):
         selection = Selection(tree=False)
         shown = ordered(view.state, selection, 2.0)
-        scene = Scene(view, Link("ok"), 2.0, selection, shown, selection.settle(shown), Trends())
+        scene = Scene(view, Link("ok"), 2.0, selection, shown, selection.settle(shown))
         lines = compose(scene, layout_for(scene, Box(0, 2, width, 21 if width < 100 else 40)))["groups"]
         rows = [text.plain(line) for line in lines if "0/8" in text.plain(line)]
         assert len(rows) == len(NAMES)
@@ -219,7 +218,7 @@ def step_of(
     view = fold([*events, *more])
     selection = Selection(tree=tree, focus=focus)
     shown = ordered(view.state, selection, now)
-    return Scene(view, Link("ok"), now, selection, shown, selection.settle(shown), Trends())
+    return Scene(view, Link("ok"), now, selection, shown, selection.settle(shown))
 
 
 def pane(scene: Scene, name: str, width: int = 80, height: int = 21) -> list[str]:
@@ -246,7 +245,7 @@ def test_a_long_list_sums_up_what_is_not_in_sight() -> None:
     rows = pane(scene, "groups")
     assert rows[1].startswith("> g40 ") and rows[-1].strip() == f"↓ {42 - len(rows)} below: {42 - len(rows)} waiting"
     scene.selection.group, scene.selection.pinned = 20, True
-    scene = Scene(scene.view, scene.link, 5.0, scene.selection, scene.groups, scene.view.state.groups[20], Trends())
+    scene = Scene(scene.view, scene.link, 5.0, scene.selection, scene.groups, scene.view.state.groups[20])
     rows = pane(scene, "groups")
     assert any(row.startswith("> g21 ") for row in rows)
     found = re.fullmatch(r"↑ (\d+) above  ↓ (\d+) below: 1 held · (\d+) waiting", rows[-1].strip())

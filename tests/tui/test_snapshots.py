@@ -16,8 +16,7 @@ from page_bench import Clock
 from rich.segment import Segment
 from rich.style import Style
 from screens import THEMES, Cells, Shelf, cells_of
-from textual.pilot import Pilot
-from walking import START, LiveRecording, opened, press, settle
+from walking import START, LiveRecording, home, opened, press, settle
 
 from console.control.registry import RunEntry, state_dir
 from console.journal import events as ev
@@ -30,10 +29,8 @@ from console.tui.app import ConsoleApp
 from console.tui.empty import EmptySource
 from console.tui.opening import source_of_directory
 from console.tui.pages import runs as runs_page
-from console.tui.picture import Selection
 from console.tui.replay import ReplaySource
 from console.tui.themes import Themes
-from console.tui.widgets.dialog import Dialog
 
 SIZES = ((80, 24), (120, 40), (200, 60))
 DIRECTORY = Path(__file__).parent / "snapshots" / "screens"
@@ -209,22 +206,6 @@ def _small_run(run: Path, run_id: str, name: str, began: float, status: str) -> 
 
 
 # --- the walk ---
-
-
-async def home(app: ConsoleApp, pilot: Pilot[None], clock: Clock, seq: int) -> None:
-    """Back to the first page and to event `seq`, as if nothing had been done."""
-    while isinstance(app.screen, Dialog) or app._main._prompt is not None:
-        await press(app, pilot, "escape")
-    desk = app.desk
-    while len(desk._pages) > 1:
-        desk._close(len(desk._pages) - 1)
-    desk.selection, desk.frozen, desk._message = Selection(), None, ()
-    if desk.page.id == "runs":
-        desk.page.set_filter("")  # type: ignore[attr-defined]
-    if isinstance(app.source, ReplaySource) and app.source.view.state.seq != seq:
-        app.source.seek(seq)
-        app.repaint()
-        await settle(app, pilot, clock)
 
 
 def app_at(moment: str, theme: str, run: Path, seq: int | None, clock: Clock) -> ConsoleApp:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from console.state.sanitize import sanitize
 from console.tui.glyphs import spark
 from console.tui.panes.header import disk_is_low, percentile
@@ -20,7 +22,7 @@ def capture_lines(scene: Scene, cells: int, rows: int) -> list[Line]:
     g, c, h = state.gateway, state.capture, state.host
     size = max(6, cells - 20)
 
-    def row(name: str, value: str, series: list[float | None], high: float | None = None) -> Line:
+    def row(name: str, value: str, series: Sequence[float | None], high: float | None = None) -> Line:
         past = spark(series, size, scene.ascii, low=0.0, high=high)
         return line(Span(f" {name:<8}", "muted"), Span(f"{value:>8}  "), Span(past, "accent"))
 
@@ -31,12 +33,10 @@ def capture_lines(scene: Scene, cells: int, rows: int) -> list[Line]:
             spans += [Span(f"  {name} ", "muted"), Span(value, role)]
         return line(*spans)
 
-    trends = scene.trends
-    latencies: list[float | None] = list(g.latencies) or list(trends.latency)
     lines = [
-        row("rtt", "--" if g.latency_ms is None else short_time(g.latency_ms / 1000), latencies),
-        row("queue", "--" if g.queued is None else str(g.queued), list(trends.queued)),
-        row("out/s", count(c.sampled_per_second), list(trends.sampled)),
+        row("rtt", "--" if g.latency_ms is None else short_time(g.latency_ms / 1000), g.latencies),
+        row("queue", "--" if g.queued is None else str(g.queued), g.queues),
+        row("out/s", count(c.sampled_per_second), c.rates),
         figures(("tokens", count(c.sampled_tokens), ""), ("prompt", count(c.prompt_tokens), "")),
         figures(
             ("calls", count(c.calls), ""), ("failed", str(c.failed), "limit" if c.failed else ""),
