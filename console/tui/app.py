@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from rich.console import RenderableType
-from rich.text import Text
 from textual.app import App
 from textual.screen import Screen
 
@@ -65,6 +64,7 @@ class ConsoleApp(App[None], inherit_bindings=False):
         self.palette = Palette(themes.loaded[theme])
         self.desk = Desk(source, self, read_only, ascii_only, keymap=keymap)
         self.crash_file: Path | None = None
+        self.crash = ""
         self.takes_mouse = False
         self._ascii = ascii_only
         self._leave_after, self._leaving = leave_after, False
@@ -144,8 +144,13 @@ class ConsoleApp(App[None], inherit_bindings=False):
         kind = type(error).__name__ if error is not None else "error"
         kept = f" Details: {self.crash_file}" if self.crash_file is not None else ""
         going_on = " The run is not affected." if self.source.mode == "live" else ""
-        self._exit_renderables = [Text(f"quarterdeck: the console crashed ({kind}).{going_on}{kept}")]
+        self.crash = f"the console crashed ({kind}).{going_on}{kept}"
+        self._exit_renderables = []
         self._close_messages_no_wait()
+
+    def panic(self, *renderables: RenderableType) -> None:
+        """What Textual gives up for is a crash as any other."""
+        self._fatal_error()
 
     # --- what the desk asks for ---
 

@@ -164,7 +164,8 @@ def run_console(
     failure = getattr(source, "failure", None)
     if isinstance(failure, QuarterdeckError):
         raise failure
-    if app.crash_file is not None:
+    if app.crash:
+        sys.stderr.write(f"quarterdeck: {app.crash}\n")
         return CRASHED
     code = app.return_code or 0
     if code == 0:

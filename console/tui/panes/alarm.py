@@ -39,8 +39,10 @@ def alarm(scene: Scene, cells: int, rows: int = REASON_ROWS) -> list[Line]:
     if state.status in ENDED:
         return _reason(scene, cells, rows) if state.exit_code not in AS_ASKED and state.reason else []
     if scene.dead:  # whatever was open then, this is the one that counts now
-        gone = scene.link.detail or "the engine is gone"
-        text = f"{gone}: quarterdeck train with the same options resumes"
+        text = "quarterdeck train with the same options resumes"
+        if scene.link.detail:
+            return _told_why(f"{scene.link.detail}; {text} it", Span(" ! ", "alert"), cells, rows)
+        text = f"the engine is gone: {text}"
         return [_row(1, f"{text} from the last checkpoint" if cells >= WIDE else text, cells)]
     found = _urgent(scene)
     if found:
@@ -143,9 +145,12 @@ def _over(scene: Scene, over: list[AlarmState], cells: int) -> Line:
 
 
 def _reason(scene: Scene, cells: int, limit: int) -> list[Line]:
-    state = scene.state
-    mark = Span(" ! ", "alert" if state.status == "failed" else "badge-warn")
-    rows = wrap(sanitize(state.reason, limit=1000), cells - 6)
+    mark = Span(" ! ", "alert" if scene.state.status == "failed" else "badge-warn")
+    return _told_why(scene.state.reason, mark, cells, limit)
+
+
+def _told_why(text: str, mark: Span, cells: int, limit: int) -> list[Line]:
+    rows = wrap(sanitize(text, limit=1000), cells - 6)
     if len(rows) > limit:
         rest = line(*rows[limit - 1], *(Span(f" {span.text}") for row in rows[limit:] for span in row))
         rows = [*rows[: limit - 1], fit(rest, cells - 6)]
