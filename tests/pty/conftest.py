@@ -7,6 +7,7 @@ import fcntl
 import importlib.util
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -34,6 +35,9 @@ import terminal_bytes
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBE = b"\x1b[?2026$p"
+_INCOMPLETE = re.compile(
+    rb"(?:\x1b(?:\[[<=>?]?[0-9;]*[ -/]*|\][^\x07]*)?|[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf4][\x80-\xbf]{0,2})$"
+)
 ENGINE = ROOT / "tests" / "control" / "small_engine.py"
 
 
@@ -201,12 +205,8 @@ class Terminal:
         )
 
     def whole(self) -> bytes:
-        """The output, without a sequence that is not complete yet."""
-        out = bytes(self.raw)
-        if self.status in (None, -signal.SIGKILL, -signal.SIGHUP):
-            out = out[: max(out.rfind(b"\x1b"), 0)] if b"\x1b" in out[-64:] else out
-            out = out.decode("utf-8", "ignore").encode() if _cut(out) else out
-        return out
+        """The output, without a sequence or a character at its end that is not complete yet."""
+        return _INCOMPLETE.sub(b"", bytes(self.raw))
 
     def close(self) -> None:
         if self.status is None:
@@ -220,14 +220,6 @@ class Terminal:
         pid, status = os.waitpid(self.pid, 0 if wait else os.WNOHANG)
         if pid:
             self.status = os.waitstatus_to_exitcode(status)
-
-
-def _cut(out: bytes) -> bool:
-    try:
-        out[-3:].decode()
-    except UnicodeDecodeError:
-        return True
-    return False
 
 
 @pytest.fixture
