@@ -279,6 +279,20 @@ class ConsoleApp(App[None], inherit_bindings=False):
         """OSC 52."""
         self.copy_to_clipboard(text)
 
+    def lend_terminal(self) -> None:
+        """Leave the terminal as it was, for a while."""
+        if self._driver is not None:
+            if self.takes_mouse:
+                self._driver.write(CLICKS_OFF)
+            self._driver.suspend_application_mode()
+
+    def take_terminal(self) -> None:
+        """Have it again, and paint everything."""
+        if self._driver is not None:
+            self._driver.resume_application_mode()
+            self.take_mouse(self.takes_mouse)
+            self.screen.refresh(layout=True)
+
     def take_mouse(self, on: bool) -> None:
         """Ask for presses, or for nothing."""
         self.takes_mouse = on

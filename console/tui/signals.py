@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import FrameType
 
-    from textual.app import App
+    from console.tui.app import ConsoleApp
 
 HUNG_UP, TERMINATED = 129, 143
 GRACE_SECONDS = 3.0
@@ -28,7 +28,7 @@ _LEAVE = b"\x1b[0m\x1b[?2026l\x1b[?2004l\x1b[?1006l\x1b[?1000l\x1b[?7h\x1b[<u\x1
 class Signals:
     """SIGTERM, SIGTSTP, SIGCONT and a terminal that vanishes, for one app. SIGHUP ends it at once, by default."""
 
-    def __init__(self, app: App[None]) -> None:
+    def __init__(self, app: ConsoleApp) -> None:
         self._app = app
         self._suspended = False
         self._before = _attributes()
@@ -66,11 +66,10 @@ class Signals:
 
     def _stop(self) -> None:
         """SIGTSTP: give the terminal back, then stop."""
-        driver = self._app._driver
-        if driver is not None and not self._suspended:
+        if not self._suspended:
             self._suspended = True
             self._app._begin_batch()  # nothing may be painted in between: nobody would take it
-            driver.suspend_application_mode()
+            self._app.lend_terminal()
         os.kill(os.getpid(), signal.SIGSTOP)
 
     def _go_on(self) -> None:
@@ -79,16 +78,12 @@ class Signals:
         Textual's handler would take it a second time without giving it back, after SIGSTOP: two threads then read its
         keys, and at the end it is left as the console had it.
         """
-        driver = self._app._driver
-        if driver is None:
-            return
         if self._suspended:
             self._app._end_batch()
         else:
-            driver.suspend_application_mode()
+            self._app.lend_terminal()
         self._suspended = False
-        driver.resume_application_mode()
-        self._app.screen.refresh(layout=True)
+        self._app.take_terminal()
 
 
 def _attributes() -> list[int | list[bytes | int]] | None:
