@@ -137,6 +137,8 @@ def test_ctrl_c_asks_and_a_second_one_goes_back(terminal, live_engine) -> None:
 def test_a_suspended_console_is_right_when_it_is_continued(terminal, start_engine, how: int) -> None:
     run = start_engine("--steps", "9000", "--interval", "0.3")
     term = attached(terminal, run, SHORT_PATIENCE + ATTACH, columns=120, rows=40)
+    term.press("M")
+    term.see("clicks select")
     term.signal(how)
     term.until(lambda: psutil.Process(term.pid).status() == psutil.STATUS_STOPPED)
     term.pump(0.2)
@@ -149,7 +151,7 @@ def test_a_suspended_console_is_right_when_it_is_continued(terminal, start_engin
     term.signal(signal.SIGCONT)
     term.see(" LIVE ", "link ok", "Groups", "Events", "Gateway & capture")
     term.until(lambda: f"step {Journal(run.run_dir / 'journal').step_rows()[-1].step}" in term.text)
-    assert "STALE" not in term.text
+    assert "STALE" not in term.text and term.written().modes[1000]
     term.press("?")
     term.see("Help")
     term.press("q")
