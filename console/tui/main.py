@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _ENVIRONMENT = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_FPS": "20", "TEXTUAL_SMOOTH_SCROLL": "0"}
 _LIMITED_TERMINALS = frozenset({"linux", "vt100", "vt220", "ansi"})
+_PYTHONS_CTYPES = ("C.UTF-8", "C.utf8", "UTF-8")
 _NO_TERMINALS = frozenset({"", "dumb", "unknown"})
 CRASHED = 7
 
@@ -233,5 +234,17 @@ def ascii_only() -> bool:
     """Whether the terminal is not expected to show more than ASCII: its type, or a locale that is not UTF-8."""
     if os.environ.get("TERM", "") in _LIMITED_TERMINALS:
         return True
-    locale = next((v for k in ("LC_ALL", "LC_CTYPE", "LANG") if (v := os.environ.get(k))), "")
+    locale = next((v for k in ("LC_ALL", "LC_CTYPE", "LANG") if (v := _variable(k))), "")
     return bool(locale) and "utf" not in locale.lower()
+
+
+def _variable(name: str) -> str:
+    """A variable of the locale as the user has it: Python itself sets LC_CTYPE where it finds no UTF-8."""
+    value = os.environ.get(name, "")
+    if name != "LC_CTYPE" or value not in _PYTHONS_CTYPES:
+        return value
+    try:
+        begun_with = Path("/proc/self/environ").read_bytes().split(b"\0")
+    except OSError:
+        return value
+    return next((os.fsdecode(one.partition(b"=")[2]) for one in begun_with if one.startswith(b"LC_CTYPE=")), "")
