@@ -132,7 +132,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("token_table", ("enter",), "enter", "", "captured tokens as a table, or as text", rank=66,
            pages=("trial",)),
     # --- looking ---
-    Action("filter", ("slash",), "/", "filter", "show only what has these words: git, class:infra, g:3, !not", rank=35,
+    Action("filter", ("slash",), "/", "filter", "filter a list (git, class:infra, g:3, !not), search a text", rank=35,
            pages=_LISTS),
     Action("next_match", ("n",), "n", "", "the next match", rank=66, pages=_TEXTS),
     Action("previous_match", ("N",), "N", "", "the match before", rank=66, pages=_TEXTS),

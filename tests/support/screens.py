@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 import string
 from collections.abc import Iterable
+from functools import cache
 from itertools import groupby, zip_longest
 from pathlib import Path
 
+from rich.cells import get_character_cell_size
 from rich.segment import Segment
 from rich.style import Style
 
@@ -26,6 +28,7 @@ Cells = list[list[tuple[str, str]]]
 """Rows of (text, style) a cell; the second cell of a wide character has no text."""
 
 
+@cache
 def style_text(style: Style | None) -> str:
     """A style in words: `#d7d7d7 on #101418 bold`."""
     if style is None:
@@ -42,8 +45,11 @@ def cells_of(rows: Iterable[Iterable[Segment]]) -> Cells:
         cells: list[tuple[str, str]] = []
         for segment in row:
             style = style_text(segment.style)
+            if segment.text.isascii():
+                cells += [(char, style) for char in segment.text]
+                continue
             for char in segment.text:
-                width = Segment(char).cell_length
+                width = get_character_cell_size(char)
                 if width == 0 and cells:  # a mark on the character before
                     cells[-1] = (cells[-1][0] + char, cells[-1][1])
                 else:

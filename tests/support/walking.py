@@ -16,7 +16,7 @@ from console.records.run_dir import RunRecord
 from console.tui.app import ConsoleApp
 from console.tui.picture import Selection
 from console.tui.replay import ReplaySource
-from console.tui.source import Link
+from console.tui.source import Link, LinkStatus
 from console.tui.widgets.dialog import Dialog
 
 START = 1_790_000_000.0
@@ -36,7 +36,7 @@ DONE = {"checkpoint": "checkpoint 000012 saved in 0.4 s; a resume goes on at ste
 class LiveRecording(ReplaySource):
     """A recording that passes for a live run, held at a moment: its link is up, and it takes orders, which do nothing.
 
-    `sent`: those that were no dry runs.
+    `sent`: those that were no dry runs; `status`: of the link.
     """
 
     mode = "live"
@@ -45,13 +45,14 @@ class LiveRecording(ReplaySource):
         super().__init__(record, clock=clock, seq=seq)
         self.acts = True
         self.sent: list[Command] = []
+        self.status: LinkStatus = "ok"
         self.presence = (
             Viewer(author="ben@shore", acts=True, you=True, since=START),
             Viewer(author="ada@bridge", since=START),
         )
 
     def link(self) -> Link:
-        return Link("ok")
+        return Link(self.status)
 
     def poll(self) -> None:
         pass

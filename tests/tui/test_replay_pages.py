@@ -16,7 +16,7 @@ from console.tui.app import ConsoleApp
 from console.tui.replay import MAX, ReplaySource
 from console.tui.themes import Themes
 
-SIZES = ((80, 24), (120, 40), (200, 60))
+SIZES = ((80, 24), (200, 60))
 PAGES = {
     "run": "", "trial": "f3", "tokens": "f3 c", "why": "colon t r i a l space g 4 slash t 1 enter f3 b", "events": "E", "alarms": "L", "metrics": "m",
     "figures": "m t", "config": "i", "help": "question_mark", "leave": "ctrl+c",

@@ -16,6 +16,7 @@ from page_bench import Clock
 from rich.segment import Segment
 from rich.style import Style
 from screens import THEMES, Cells, Shelf, cells_of
+from textual.pilot import Pilot
 from walking import START, LiveRecording, home, opened, press, settle
 
 from console.control.registry import RunEntry, state_dir
@@ -31,6 +32,7 @@ from console.tui.opening import source_of_directory
 from console.tui.pages import runs as runs_page
 from console.tui.replay import ReplaySource
 from console.tui.themes import Themes
+from console.tui.widgets.dialog import Dialog
 
 SIZES = ((80, 24), (120, 40), (200, 60))
 DIRECTORY = Path(__file__).parent / "snapshots" / "screens"
@@ -208,13 +210,13 @@ def _small_run(run: Path, run_id: str, name: str, began: float, status: str) -> 
 # --- the walk ---
 
 
-def app_at(moment: str, theme: str, run: Path, seq: int | None, clock: Clock) -> ConsoleApp:
+def app_at(moment: str, run: Path, seq: int | None, clock: Clock) -> ConsoleApp:
     themes = Themes(themes_dir())
     if moment in ("nothing", "list"):
-        return ConsoleApp(EmptySource(), themes, theme)
+        return ConsoleApp(EmptySource(), themes)
     if moment == "torn":
         source, notice = source_of_directory(run)
-        app = ConsoleApp(source, themes, theme)
+        app = ConsoleApp(source, themes)
         app.desk.say(notice, "limit", seconds=None)
         return app
     record = RunRecord(run)
@@ -222,11 +224,11 @@ def app_at(moment: str, theme: str, run: Path, seq: int | None, clock: Clock) ->
         LiveRecording(record, clock, seq) if moment in ("live", "alarm") else ReplaySource(record, clock=clock, seq=seq)
     )
     source.read_marks(30)
-    return ConsoleApp(source, themes, theme)
+    return ConsoleApp(source, themes)
 
 
-async def walk(app: ConsoleApp, moment: str, size: tuple[int, int], clock: Clock) -> dict[str, Cells]:
-    """Every screen of a moment."""
+async def walk(app: ConsoleApp, moment: str, size: tuple[int, int], clock: Clock) -> dict[str, dict[str, Cells]]:
+    """Every screen of a moment, in every theme."""
     out = {}
     async with opened(app, size, clock) as pilot:
         await settle(app, pilot, clock)
@@ -234,8 +236,20 @@ async def walk(app: ConsoleApp, moment: str, size: tuple[int, int], clock: Clock
         for screen in SCREENS[moment]:
             await press(app, pilot, *screen.pressed)
             await settle(app, pilot, clock, screen.over)
-            out[f"{screen.name}-{moment}-{size[0]}x{size[1]}"] = cells_of(app.screen._compositor.render_strips())
+            out[f"{screen.name}-{moment}-{size[0]}x{size[1]}"] = await in_all_themes(app, pilot)
             await home(app, pilot, clock, seq)
+    return out
+
+
+async def in_all_themes(app: ConsoleApp, pilot: Pilot[None]) -> dict[str, Cells]:
+    """What is shown, in each theme; the last one of them is the one that was there."""
+    out = {}
+    for theme in (*THEMES[1:], THEMES[0]):
+        app.use_theme(theme)
+        if isinstance(app.screen, Dialog):
+            app.screen._pane.use(app.palette)
+        await pilot.pause(0)
+        out[theme] = cells_of(app.screen._compositor.render_strips())
     return out
 
 
@@ -257,12 +271,9 @@ async def test_screens(
     elif moment in ("nothing", "held"):
         monkeypatch = request.getfixturevalue("monkeypatch")
         monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(request.getfixturevalue("tmp_path") / "state"))
-    seen = {}
-    for theme in THEMES:
-        clock = Clock()
-        seen[theme] = await walk(app_at(moment, theme, run, moments.get(moment), clock), moment, size, clock)
-    for name in seen[THEMES[0]]:
-        shelf.check(name, {theme: seen[theme][name] for theme in THEMES})
+    clock = Clock()
+    for name, seen in (await walk(app_at(moment, run, moments.get(moment), clock), moment, size, clock)).items():
+        shelf.check(name, seen)
 
 
 # --- the files themselves ---

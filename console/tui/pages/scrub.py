@@ -39,7 +39,7 @@ class ScrubPage(Page):
         """Where the recording stands; it pauses."""
         self._source.playing = False
         self._source.scrub_to(self._source.now())
-        self.desk.say("arrows move along the timeline, up and down by step · enter stays, esc goes back", seconds=None)
+        self.desk.say("← → move in time, ↑ ↓ by step · enter stays here, esc goes back", seconds=None)
 
     def closed(self) -> None:
         """The timeline is a timeline again."""
