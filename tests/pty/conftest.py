@@ -84,10 +84,10 @@ class Terminal:
         before, end = len(self.raw), time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0 and self.status is None:
             if not self._read(min(left, 0.05)):
-                self._reap()
+                self.reap()
         return len(self.raw) - before
 
-    def settle(self, quiet: float = 0.03, at_most: float = 0.4) -> None:
+    def settle(self, quiet: float = 0.025, at_most: float = 0.2) -> None:
         """Read until something came and then nothing for `quiet` seconds."""
         end, came = time.monotonic() + at_most, False
         while (now := time.monotonic()) < end and self.status is None:
@@ -106,7 +106,7 @@ class Terminal:
         except OSError:
             data = b""
         if not data:
-            self._reap(wait=True)
+            self.reap(wait=True)
             return False
         if PROBE in data:
             os.write(self.fd, b"\x1b[?2026;2$y")
@@ -155,7 +155,7 @@ class Terminal:
                 self.pump(0.1)
             else:
                 time.sleep(0.05)
-                self._reap()
+                self.reap()
         assert self.status is not None, self.text
         return self.status
 
@@ -211,10 +211,10 @@ class Terminal:
     def close(self) -> None:
         if self.status is None:
             os.kill(self.pid, signal.SIGKILL)
-            self._reap(wait=True)
+            self.reap(wait=True)
         os.close(self.fd)
 
-    def _reap(self, wait: bool = False) -> None:
+    def reap(self, wait: bool = False) -> None:
         if self.status is not None:
             return
         pid, status = os.waitpid(self.pid, 0 if wait else os.WNOHANG)

@@ -28,9 +28,9 @@ def test_a_run_started_from_a_console_outlives_it(terminal, embedded_gateway, ru
     words = [
         f"config.base_url={embedded_gateway}", "config.model_name=quarterdeck/midshipman",
         "config.renderer_name=qwen3_instruct", "config.learning_rate=1e-3", "config.max_tokens=32",
-        "config.loss_fn=ppo", "config.ttl_seconds=None", f"config.log_path={run_dir}", "config.max_steps=4",
-        f"config.dataset_builder.tasks_dir={ROOT / 'configs/tasks'}", "config.dataset_builder.epochs=9",
-        "config.dataset_builder.groups_per_batch=2", "config.dataset_builder.group_size=4",
+        "config.loss_fn=ppo", "config.ttl_seconds=None", f"config.log_path={run_dir}", "config.max_steps=90",
+        f"config.dataset_builder.tasks_dir={ROOT / 'configs/tasks'}", "config.dataset_builder.epochs=90",
+        "config.dataset_builder.groups_per_batch=1", "config.dataset_builder.group_size=2",
         f"harbor.trial_config={ROOT / 'configs/trials/terminal-bwrap.json'}",
     ]  # fmt: skip
     first = terminal(QUARTERDECK, "train", *words, columns=120, rows=40)
