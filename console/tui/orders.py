@@ -38,7 +38,9 @@ class Orders:
     async def do_interrupt(self) -> None:
         """Ctrl+C."""
         desk = self._desk
-        options = [("d", "leave" if desk.no_engine or desk.no_run else "detach: leave, the run goes on", "detach")]
+        lives = desk.source.mode == "live" or getattr(desk.source, "live", None) is not None
+        goes_on = lives and not (desk.no_engine or desk.no_run)
+        options = [("d", "detach: leave, the run goes on" if goes_on else "leave", "detach")]
         if not desk.why_not(desk.keymap["stop_after_step"]):
             label = "take the stop after this step back" if desk.latched else "stop after this step"
             options += [("s", label, "stop_after_step"), ("c", "stop now: cancel every trial", "stop_now")]

@@ -109,12 +109,12 @@ class AlarmsPage(Page):
         return self._filter.matches(words)
 
     def _key_of(self, command: str) -> str:
-        """The key of the action that sends a command."""
+        """The key of the action that sends a command, empty when it cannot be sent now."""
         sends = {"resume": "pause"}.get(command, command)
         found = next((a for a in ACTIONS if a.id == sends), None) or next(
             (a for a in ACTIONS if a.command == sends), None
         )
-        return "" if found is None else self.desk.keymap.label(found.id)
+        return "" if found is None or self.desk.why_not(found) else self.desk.keymap.label(found.id)
 
     def _hold(self, now: float) -> None:
         """Keep the cursor on the alarm that it is on, wherever that has moved to; never on a heading.
