@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import pty
@@ -79,8 +80,8 @@ class Terminal:
             return 0, time.perf_counter()
         try:
             data = os.read(self.fd, 1 << 16)
-        except OSError:
-            data = b""
+        except OSError as error:
+            raise RuntimeError(f"the console has ended:\n{self.text}") from error
         came = time.perf_counter()
         if _SYNC_ASKED in data:
             os.write(self.fd, _SYNC_KNOWN)
@@ -141,7 +142,8 @@ class Terminal:
         os.kill(self.pid, signal.SIGTERM)
         end = time.monotonic() + 5
         while os.waitpid(self.pid, os.WNOHANG)[0] == 0:
-            self.read(0.05)
+            with contextlib.suppress(RuntimeError):
+                self.read(0.05)
             if time.monotonic() > end:
                 os.kill(self.pid, signal.SIGKILL)
         os.close(self.fd)

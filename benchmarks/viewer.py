@@ -168,20 +168,25 @@ def keys(starts: int, seconds: float) -> list[Figure]:
             return lambda: selected() not in ("", before)
 
         times: dict[str, list[float]] = {}
-        for turn in range(20):
-            for _ in range(5):
-                times.setdefault("down", []).append(answer("j" if turn % 2 == 0 else "k", moves()))
-            for name, key, shown in (
-                ("filter, opened", "/", shows("filter")),
-                ("filter, a letter", "4", shows("filter: 4" if turn < 0 else "4")),
-            ):
-                times.setdefault(name, []).append(answer(key, shown))
-            times.setdefault("filter, taken", []).append(answer("\r", shows(" of 64")))
-            times.setdefault("filter, cleared", []).append(answer("\x1b", lambda: " of 64" not in ours.text))
-            for name, key, text in (("trial page", "t", "Transcript"), ("events page", "E", "Events"),
-                                    ("metrics page", "m", "KL")):  # fmt: skip
-                times.setdefault(name, []).append(answer(key, shows(text)))
-                times.setdefault("back to the run", []).append(answer("\x1b", shows("Groups")))
+        steps: list[tuple[str, str, Callable[[], Callable[[], bool]]]] = [
+            *[("down or up", key, moves) for key in "jkjkjk"],
+            ("filter, opened", "/", lambda: shows(" filter ")),
+            ("filter, a letter", "4", lambda: shows(" /4 ")),
+            ("filter, taken", "\r", lambda: shows("? help")),
+            ("filter, cleared", "\x1b", lambda: lambda: " /4 " not in ours.text),
+            ("to the trial page", "t", lambda: shows(" Transcript ")),
+            ("back to the run", "\x1b", lambda: shows(" Groups ")),
+            ("to the events page", "E", lambda: lambda: " Groups " not in ours.text),
+            ("back to the run", "\x1b", lambda: shows(" Groups ")),
+            ("to the metrics page", "m", lambda: shows(" Metrics ")),
+            ("cursor of the metrics page", "\x1b[D", lambda: shows("step 9998 of")),
+            ("back to the run", "\x1b", lambda: shows(" Groups ")),
+        ]
+        for _ in range(20):
+            ours.press("1")  # the arrows move in the groups again
+            ours.drain(0.2)
+            for name, key, effect in steps:
+                times.setdefault(name, []).append(answer(key, effect()))
     figures = []
     for name, found in times.items():
         found.sort()
