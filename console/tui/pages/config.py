@@ -15,7 +15,7 @@ from console.tui.pages.text_page import Row, Section, TextPage, labelled
 from console.tui.picture import Scene
 from console.tui.text import Span, clock
 
-_LONGEST_NAME = 44
+_LONGEST_NAME = 56
 
 
 class ConfigPage(TextPage):
