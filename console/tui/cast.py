@@ -56,7 +56,9 @@ class _Keeper(HeadlessDriver):
 
 
 class _RecordedApp(ConsoleApp):
-    """The console without the terminal around it."""
+    """The console without the terminal around it, and without a clock of its own."""
+
+    ticks = False
 
     def take_signals(self) -> None:
         """There is no terminal to be lost."""

@@ -52,7 +52,8 @@ class MainScreen(Screen[None], inherit_bindings=False):
     def on_mount(self) -> None:
         """First paint, then the clock."""
         self.paint()
-        self.set_interval(1 / PAINTS_PER_SECOND, self.tick)
+        if getattr(self.app, "ticks", True):
+            self.set_interval(1 / PAINTS_PER_SECOND, self.tick)
 
     def on_resize(self, event: Resize) -> None:
         """Everything moves."""

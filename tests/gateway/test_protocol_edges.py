@@ -366,6 +366,7 @@ def test_no_free_slot_until_a_session_finishes_or_dies(narrow_gateway: Served) -
     assert raw.post("create_model", **create).status_code == 200
     # The second client dies: it says nothing more, its sampling ends, and its slot is free after the lease.
     sampler = raw.sampler(second)
+    raw.post("session_heartbeat", session_id=second)
     promises = [
         raw.sample(sampler, seq, num_samples=2, sampling_params={"max_tokens": 480, "stop": []}).json()
         for seq in (0, 1)

@@ -49,7 +49,7 @@ async def test_a_conversation_becomes_one_datum_of_its_samples(embedded_gateway,
         for observation in ("[exit 0]", "[exit 1]\nno such file", ""):
             reply = await client.post(
                 f"{route.url}/v1/chat/completions",
-                json={"messages": messages},
+                json={"messages": messages, "temperature": 0.01},  # a rare spelling would be encoded another way
                 headers={"x-api-key": route.api_key},
             )
             messages.append({"role": "assistant", "content": reply.json()["choices"][0]["message"]["content"]})
