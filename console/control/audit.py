@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -34,10 +35,11 @@ class AuditLine(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class AuditLog:
-    """Appends to the file; each line is on the disk when the method returns."""
+    """Appends to the file; each line is on the disk when the method returns. Any thread may call."""
 
     def __init__(self, path: Path) -> None:
         """Open for appending, 0600. Raises `OSError`."""
+        self._lock = threading.Lock()
         self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         size = os.fstat(self._fd).st_size
         if size and os.pread(self._fd, 1, size - 1) != b"\n":
@@ -62,7 +64,8 @@ class AuditLog:
 
     def close(self) -> None:
         """Close the file; further lines are an error."""
-        fd, self._fd = self._fd, -1  # the number may soon be another file's
+        with self._lock:
+            fd, self._fd = self._fd, -1  # the number may soon be another file's
         if fd >= 0:
             os.close(fd)
 
@@ -76,9 +79,10 @@ class AuditLog:
 
     def _write(self, line: AuditLine) -> None:
         data = msgspec.json.encode(line, order="deterministic") + b"\n"
-        while data:
-            data = data[os.write(self._fd, data) :]
-        os.fsync(self._fd)
+        with self._lock:
+            while data:
+                data = data[os.write(self._fd, data) :]
+            os.fsync(self._fd)
 
 
 def read_audit(path: Path) -> list[AuditLine]:

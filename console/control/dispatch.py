@@ -1,7 +1,7 @@
 """A command's whole way, without a socket: check, record, accept, do, record.
 
 Intent is on the disk, in the journal and in the audit file, before anything is done; what cannot be recorded is not
-done.
+done. The journal syncs a request with the event that answers it, and the audit file is synced at the same time.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 import msgspec
@@ -23,6 +24,7 @@ REASON_LIMIT = 500
 AUTHOR_LIMIT = 120
 ID_LIMIT = 64
 RESULTS_KEPT = 1000
+ENDED_FIRST = "the engine ended first"
 
 _log = logging.getLogger(__name__)
 _TARGETS: dict[str, tuple[str, ...]] = {
@@ -51,7 +53,7 @@ class CommandDispatcher:
     """
 
     def __init__(self, append_event: Callable[[Event], object], audit: AuditLog, handler: CommandHandler) -> None:
-        """`append_event` must have a command's event on the disk when it returns, as the journal writer has."""
+        """`append_event` must have an accepted or finished command, and its request, on the disk when it returns."""
         self.append_event = append_event
         self.audit = audit
         self._handler = handler
@@ -98,33 +100,42 @@ class CommandDispatcher:
                     reason=command.reason,
                 )
             )  # fmt: skip
-            self.audit.intent(command, peer)
+            audited = _aside(self.audit.intent, command, peer)
             possible, text = self._describe(command)
+            if possible:
+                self.append_event(CommandAccepted(id=command.id, effect=text))
+            await asyncio.shield(audited)  # meanwhile whoever watches sees that it was accepted
             if not possible:
-                return self._finish(command, peer, "refused", text)
-            self.append_event(CommandAccepted(id=command.id, effect=text))
+                return await self._finish(command, peer, "refused", text)
+        except asyncio.CancelledError:
+            return await self._finish(command, peer, "refused", ENDED_FIRST)
         except Exception as error:
             _log.exception("command %s was not recorded, so not done", command.command)
             text = f"it could not be recorded ({_short(error)}), so nothing was done"
-            return self._finish(command, peer, "refused", text)
+            return await self._finish(command, peer, "refused", text)
         try:
-            await asyncio.sleep(0)  # whoever watches sees that it was accepted before it takes effect
             done, text = await self._handler.execute(command)
         except asyncio.CancelledError:
-            return self._finish(command, peer, "refused", "the engine ended first")
+            return await self._finish(command, peer, "refused", ENDED_FIRST)
         except Exception as error:
             _log.exception("command %s failed", command.command)
-            return self._finish(command, peer, "refused", f"it failed: {_short(error)}")
-        return self._finish(command, peer, "done" if done else "refused", text)
+            return await self._finish(command, peer, "refused", f"it failed: {_short(error)}")
+        return await self._finish(command, peer, "done" if done else "refused", text)
 
-    def _finish(self, command: Command, peer: str, status: str, text: str) -> CommandResult:
+    async def _finish(self, command: Command, peer: str, status: str, text: str) -> CommandResult:
         """Record the end. A full disk must not hide from the sender what was done."""
         result = CommandResult(id=command.id, status=status, text=sanitize(text, REASON_LIMIT))
+        audited = _aside(self.audit.result, command, result, peer)
         try:
             self.append_event(CommandFinished(id=command.id, status=status, result=result.text))
-            self.audit.result(command, result, peer)
         except Exception:
-            _log.exception("the result of command %s (%s) was not recorded", command.command, status)
+            _log.exception("the result of command %s (%s) is not in the journal", command.command, status)
+        while not audited.done():
+            with suppress(asyncio.CancelledError):  # the engine ends: it waits for this, too
+                await asyncio.wait({audited})
+        if audited.exception() is not None:
+            _log.error("the result of command %s (%s) is not in the audit file: %s", command.command, status,
+                       audited.exception())  # fmt: skip
         return result
 
     def _describe(self, command: Command) -> tuple[bool, str]:
@@ -138,6 +149,13 @@ class CommandDispatcher:
         excess = len(self._tasks) - RESULTS_KEPT
         for known in [i for i, (_, task) in self._tasks.items() if task.done()][: max(0, excess)]:
             del self._tasks[known]
+
+
+def _aside[**P](work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> asyncio.Task[None]:
+    """Do it on a thread: a file is synced there while the journal is synced here, and the disk takes both at once."""
+    task = asyncio.create_task(asyncio.to_thread(work, *args, **kwargs))
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # whoever waits for it hears of it
+    return task
 
 
 def fault_of(command: Command) -> str:

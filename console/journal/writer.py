@@ -41,7 +41,6 @@ SnapshotSource = Callable[[], tuple[bytes, int]]
 
 _DURABLE = frozenset(
     {
-        ev.CommandRequested,
         ev.CommandAccepted,
         ev.CommandFinished,
         ev.StopRequested,
@@ -50,6 +49,8 @@ _DURABLE = frozenset(
         ev.RunFinished,
     }
 )
+"""Events that are on the disk, with those before them, when `append` returns. A request for a command is none of them:
+nothing is done before it is accepted or refused."""
 _log = logging.getLogger(__name__)
 
 
