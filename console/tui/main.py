@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from console.tui.source import Source
     from console.tui.themes import Themes
 
-_ENVIRONMENT = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_FPS": "20", "TEXTUAL_SMOOTH_SCROLL": "0"}
+_ENVIRONMENT = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_FPS": "20", "TEXTUAL_SMOOTH_SCROLL": "0", "ESCDELAY": "50"}
+"""What Textual reads when it is imported. ESCDELAY: milliseconds until a lone escape is the key of that name."""
 _LIMITED_TERMINALS = frozenset({"linux", "vt100", "vt220", "ansi"})
 _PYTHONS_CTYPES = ("C.UTF-8", "C.utf8", "UTF-8")
 _NO_TERMINALS = frozenset({"", "dumb", "unknown"})

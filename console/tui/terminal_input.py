@@ -8,9 +8,12 @@ UTF-8. It offers no other place to put this right, so two names in its driver ar
 from __future__ import annotations
 
 import codecs
+import select
+import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from textual._time import get_time
 from textual._xterm_parser import XTermParser
 from textual.drivers import linux_driver
 
@@ -32,6 +35,15 @@ class InputParser(XTermParser):
         clean = self._filter.clean(data) if data else ""
         if clean or not data:
             yield from super().feed(clean)
+
+    def tick(self) -> Iterable[Message]:
+        """Messages that were waited for long enough: an escape that begins no sequence.
+
+        The driver asks after each read, and then after 100 ms of silence; half of that is enough to tell.
+        """
+        if self._timeout_time is not None and sys.__stdin__ is not None:
+            select.select([sys.__stdin__.fileno()], [], [], max(0.0, self._timeout_time - get_time()))
+        yield from super().tick()
 
 
 class PasteFilter:
