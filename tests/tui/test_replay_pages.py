@@ -17,8 +17,10 @@ from console.tui.replay import MAX, ReplaySource
 from console.tui.themes import Themes
 
 SIZES = ((80, 24), (200, 60))
+FAILED = "colon t r i a l space g 4 slash t 1 enter f3"
+"""To the trial that failed in the last step."""
 PAGES = {
-    "run": "", "trial": "f3", "tokens": "f3 c", "why": "colon t r i a l space g 4 slash t 1 enter f3 b", "events": "E", "alarms": "L", "metrics": "m",
+    "run": "", "trial": "f3", "tokens": "f3 c", "why": f"{FAILED} b", "events": "E", "alarms": "L", "metrics": "m",
     "figures": "m t", "config": "i", "help": "question_mark", "leave": "ctrl+c",
 }  # fmt: skip
 
