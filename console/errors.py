@@ -22,6 +22,12 @@ class UsageError(QuarterdeckError):
     exit_code = 2
 
 
+class Interrupted(QuarterdeckError):
+    """The operator interrupted a command; the message says what became of what it had begun."""
+
+    exit_code = 130
+
+
 class MissingExtraError(UsageError):
     """The command needs the `engine` extra, which is not installed."""
 

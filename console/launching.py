@@ -19,12 +19,14 @@ from typing import IO
 import msgspec
 
 from console.control.registry import socket_path
-from console.errors import MissingExtraError, QuarterdeckError, UsageError
+from console.errors import ControlError, MissingExtraError, QuarterdeckError, UsageError
 from console.training.options import RunOptions
 
 OPTIONS_FILE = "options.json"
 """Not config.json: the cookbook writes one of its own."""
 ANNOUNCE_SECONDS = 60.0
+STOP_SECONDS = 60.0
+"""For an engine that was told to stop before anybody watched it; its trials have hardly begun."""
 
 
 class LaunchedRun(msgspec.Struct, kw_only=True):
@@ -60,7 +62,8 @@ class Launch:
     """An engine that was told to start, and has not answered yet.
 
     Attributes:
-        run_id, run_dir: of the run; socket: where it will listen.
+        run_id, run_dir: of the run; socket: where it will listen; run: what it answered.
+        awaited: whether somebody waits for its answer, as the console does once it is on the screen.
     """
 
     def __init__(
@@ -75,6 +78,8 @@ class Launch:
         self.run_dir, self.run_id, self.socket = run_dir, run_id, socket_path(run_id)
         self._process, self._announce_fd, self._owner_fd = process, announce_fd, owner_fd
         self._options_file = options_file
+        self.awaited = False
+        self.run: LaunchedRun | None = None
 
     def wait(self) -> LaunchedRun:
         """Wait until the engine's socket is bound. To be called once.
@@ -82,6 +87,7 @@ class Launch:
         Raises:
             QuarterdeckError: what the engine said instead of starting; its exit code is kept.
         """
+        self.awaited = True
         try:
             record = _announcement(self._announce_fd, self._process, self.run_dir)
         finally:
@@ -94,13 +100,33 @@ class Launch:
             error = QuarterdeckError(str(record.get("message")))
             error.exit_code = int(str(record.get("exit_code", 7)))
             raise error
-        return LaunchedRun(
+        self.run = LaunchedRun(
             run_id=self.run_id,
             run_dir=self.run_dir,
             pid=self._process.pid,
             socket=Path(str(record["socket"])),
             owner_fd=self._owner_fd,
         )
+        return self.run
+
+    def abandon(self) -> bool:
+        """Have the engine stop in order, nobody having seen the run; whether it has ended.
+
+        Raises:
+            QuarterdeckError: what the engine said instead of starting; its exit code is kept.
+        """
+        from console.control.blocking import new_command, send_command
+
+        run = self.run or self.wait()
+        try:
+            send_command(run.socket, new_command("stop_now", reason="interrupted while it started"), run=run.run_id)
+        except ControlError:
+            self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
 
 def begin(options: RunOptions, run_id: str, *, on_failure: str, owned: bool) -> Launch:

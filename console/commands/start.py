@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from types import FrameType
+from typing import Literal, NoReturn
 
-from console.errors import RecordingError, UsageError
+from console.errors import Interrupted, RecordingError, UsageError
 from console.findings import WARNING, Finding, errors, refuse
-from console.launching import LaunchedRun, begin, new_run_id, require_engine
+from console.launching import Launch, LaunchedRun, begin, new_run_id, require_engine
 from console.records.cookbook import last_checkpoint_batch
 from console.records.manifest import read_manifest
 from console.training.options import RunOptions
@@ -99,19 +102,30 @@ def watch_run(options: RunOptions, watch: Watch, look: Look = PLAIN_LOOK, *, lea
     owned = watch in ("headless", "plain")
     policy = options.failure_policy(interactive=watch == "console")
     step = last_checkpoint_batch(options.log_path)
-    starting = begin(options, _run_id(options.log_path), on_failure=policy, owned=owned)
+    with _first_interrupt_waits() as interrupted:
+        starting = begin(options, _run_id(options.log_path), on_failure=policy, owned=owned)
+        if watch != "console":
+            starting.wait()
+    if interrupted:
+        _abandon(starting)
     if watch == "console":
         # The console opens while the engine starts, which takes a second.
-        return attach(
-            starting.socket,
-            run_dir=starting.run_dir,
-            look=look,
-            ready=starting.wait,
-            leave_after=leave_after,
-            run_exit_code=True,
-            notice="" if step is None else f"resumes from step {step}",
-        )
-    run = starting.wait()
+        try:
+            return attach(
+                starting.socket,
+                run_dir=starting.run_dir,
+                look=look,
+                ready=starting.wait,
+                leave_after=leave_after,
+                run_exit_code=True,
+                notice="" if step is None else f"resumes from step {step}",
+            )
+        except KeyboardInterrupt:
+            if starting.awaited:  # the console was there; nobody asked for the end of the run
+                raise Interrupted(f"the run goes on: quarterdeck attach {starting.run_id}") from None
+            _abandon(starting)
+    run = starting.run
+    assert run is not None
     if step is not None:
         sys.stderr.write(f"quarterdeck: {options.log_path} holds a run: it resumes from step {step}\n")
     if owned:
@@ -120,6 +134,34 @@ def watch_run(options: RunOptions, watch: Watch, look: Look = PLAIN_LOOK, *, lea
 
         return run_headless(run_at(run.run_dir), plain=watch == "plain", owned=True, after_step=step)
     return _say_where(run)
+
+
+@contextmanager
+def _first_interrupt_waits() -> Iterator[list[int]]:
+    """Within, the first ctrl+c is only noted: an engine that is being started is known first, then stopped."""
+    noted: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if noted:
+            raise KeyboardInterrupt
+        noted.append(number)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _abandon(starting: Launch) -> NoReturn:
+    """Ctrl+c before anybody saw the run: it is stopped, as one that could not start. Raises `QuarterdeckError`."""
+    sys.stderr.write("quarterdeck: interrupted: the engine that was being started is stopped\n")
+    goes_on = f"the run goes on: quarterdeck attach {starting.run_id}"
+    try:
+        ended = starting.abandon()
+    except KeyboardInterrupt:
+        raise Interrupted(f"not stopped; {goes_on}") from None
+    raise Interrupted(f"the run was stopped before it began; it is kept in {starting.run_dir}" if ended else goes_on)
 
 
 def _run_id(run_dir: Path) -> str:

@@ -79,3 +79,24 @@ def test_an_engine_that_cannot_start_closes_the_console_with_one_line(terminal, 
     assert run_at(run_dir).alive()
     first.press("q")
     assert first.ends() == 0
+
+
+@pytest.mark.parametrize("moment", ["the engine is told to start", "the console is not there yet"])
+def test_ctrl_c_before_the_console_is_there_stops_the_engine(terminal, run_dir, moment: str):
+    """The interrupt comes at a known moment: in the middle of `begin`, or of `attach`."""
+    here = {
+        "the engine is told to start": "import console.commands.start as at; before = at.begin",
+        "the console is not there yet": "import console.commands.start as at; before = at.attach",
+    }[moment]
+    name = here.rpartition(".")[2]
+    code = (
+        f"import os, signal\n{here}\n"
+        "def interrupted(*args, **kwargs):\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        f"    return before(*args, **kwargs)\nat.{name} = interrupted\n{QUARTERDECK}"
+    )
+    term = terminal(code, "demo", "--steps", "2", "--dir", str(run_dir))
+    assert term.ends(60) == 130
+    assert "\x1b[?1049h" not in term.raw.decode() and "the run was stopped before it began" in term.raw.decode()
+    info = run_at(run_dir)
+    assert not info.alive() and (info.state, info.exit_code) == ("stopped", 3)
