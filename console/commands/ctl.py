@@ -53,7 +53,10 @@ _VIEWS = {
     ),
     "viewers": View(usage="", help="who looks at the run, and who has the watch", show=show_viewers),
 }
-_OWN_OPTIONS = {"off": [name for name, spec in _NAMES.items() if any(a.kind == "flag" for a in spec.args)]}
+_OWN_OPTIONS = {
+    "off": [name for name, spec in _NAMES.items() if any(a.kind == "flag" for a in spec.args)],
+    "step": [name for name, spec in _NAMES.items() if any(a.name == "step" for a in spec.args)],
+}
 
 
 def _numeric(spec: CommandSpec) -> dict[str, ArgSpec]:
@@ -133,7 +136,12 @@ def _parser() -> Parser:
         help = argparse.SUPPRESS if COMMANDS["set"].one_of and name in _numeric(COMMANDS["set"]) else arg.help
         parser.add_argument(f"--{name.replace('_', '-')}", dest=name, metavar="N", help=help)
     parser.add_argument("--kind", choices=("transcript", "verifier", "tokens", "log", "result"), help="of `trial`")
-    parser.add_argument("--step", type=_index, metavar="N", help="of `trial`: a step other than the current one")
+    parser.add_argument(
+        "--step",
+        type=_index,
+        metavar="N",
+        help="of `trial`: a step other than the current one; of cancelling and retrying: only if it is the current one",
+    )
     parser.add_argument("--try", type=_index, metavar="N", help="of `trial`: which try, from 1; the last one")
     parser.add_argument(
         "--call", type=_index, metavar="N", help="of `trial --kind tokens`: which call, from 1; the last"
@@ -222,6 +230,8 @@ def _command(spec: CommandSpec, rest: list[str], args: argparse.Namespace) -> Co
     scalars |= _target(spec, name, plain)
     if args.off:
         scalars["on"] = False
+    if args.step is not None:
+        scalars["step"] = args.step
     command = new_command(spec.name, scalars, reason=sanitize(args.reason, REASON_LIMIT), dry_run=args.dry_run)
     fault = fault_of(command)
     if fault:

@@ -15,12 +15,12 @@ class ArgSpec(msgspec.Struct, kw_only=True, frozen=True):
 
     Attributes:
         name: as in `Command.args`; kind: what values it takes: flag (bool), text (bounded), number (finite, above 0),
-            or budget (a number, or None for no bound).
+            budget (a number, or None for no bound), or index (a whole number from 0).
         help: one line; required: the command means nothing without it; default: what is meant when it is left out.
     """
 
     name: str
-    kind: Literal["flag", "text", "number", "budget"]
+    kind: Literal["flag", "text", "number", "budget", "index"]
     help: str
     required: bool = False
     default: float | str | bool | None = None
@@ -55,6 +55,8 @@ def _budget(name: str, help: str) -> ArgSpec:
     return ArgSpec(name=name, kind="budget", help=help)
 
 
+_STEP = ArgSpec(name="step", kind="index", help="the step that is meant: refused when another one runs")
+
 COMMANDS: dict[str, CommandSpec] = {
     spec.name: spec
     for spec in (
@@ -62,6 +64,7 @@ COMMANDS: dict[str, CommandSpec] = {
             name="cancel_trial",
             help="cancel one trial; its group trains without it if two scored trials remain",
             target="trial",
+            args=(_STEP,),
             cost="the trial's work is lost",
             destructive=True,
         ),
@@ -69,6 +72,7 @@ COMMANDS: dict[str, CommandSpec] = {
             name="cancel_group",
             help="cancel a group; the step trains on the others",
             target="group",
+            args=(_STEP,),
             cost="the group's trials are lost, scored ones too",
             destructive=True,
         ),
@@ -76,6 +80,7 @@ COMMANDS: dict[str, CommandSpec] = {
             name="retry",
             help="try infrastructure failures again: one trial, a group's, or all that are held",
             target="optional",
+            args=(_STEP,),
         ),
         CommandSpec(
             name="pause",

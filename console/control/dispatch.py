@@ -174,7 +174,7 @@ def fault_of(command: Command) -> str:
 def _target_fault(name: str, target: str, args: Scalars) -> str:
     for key in ("group", "trial"):
         value = args.get(key)
-        if key in args and not (isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31):
+        if key in args and not _is_index(value):
             return f"{name}: {key} must be an index from 0"
     if target in ("group", "trial") and "group" not in args:
         return f"{name} needs a target: {'g3' if target == 'group' else 'g3/t5'}"
@@ -198,6 +198,10 @@ def _args_fault(spec: CommandSpec, args: Scalars) -> str:
     return ""
 
 
+def _is_index(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31
+
+
 def _value_fault(arg: ArgSpec, value: float | int | str | bool | None) -> str:
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     match arg.kind:
@@ -211,6 +215,8 @@ def _value_fault(arg: ArgSpec, value: float | int | str | bool | None) -> str:
         case "budget":
             fits = value is None or (number and value >= 0)  # type: ignore[operator]
             return "" if fits else "must be a number from 0, or none"
+        case "index":
+            return "" if _is_index(value) else "must be a whole number from 0"
 
 
 def _cleaned(command: Command) -> Command:

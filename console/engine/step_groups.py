@@ -32,6 +32,11 @@ class StepGroups:
         self._complete = asyncio.Event()
 
     @property
+    def step(self) -> int | None:
+        """The step whose groups ran last, None before the first."""
+        return self._step if self._step >= 0 else None
+
+    @property
     def trials(self) -> list[TrialRun]:
         """The trials of these groups."""
         return [trial for group in self.active.values() for trial in group.trials]

@@ -19,6 +19,9 @@ FRESH = "fresh sandbox, fresh route, same policy version"
 
 def cancel_trial(steering: Steering, command: Command) -> Plan:
     """One trial leaves its group."""
+    elsewhere = _of_another_step(steering, command)
+    if elsewhere:
+        return refuse(elsewhere)
     group, at = _group(steering, command), index(command, "trial")
     name = trial_name(index(command, "group"), at)
     if group is None or not 0 <= at < len(group.trials):
@@ -33,15 +36,18 @@ def cancel_trial(steering: Steering, command: Command) -> Plan:
         trial.cancel(by(command))
         return f"{name} cancelled"
 
-    left = group.may_score - 1
+    left, named = group.may_score - 1, f"{name} ({sanitize(group.task, 60)})"
     if not group.may_train or left >= group.needed:
-        return Plan(True, f"cancels {name}; its group goes on with {count(left, 'trial')}", act)
+        return Plan(True, f"cancels {named}; its group goes on with {count(left, 'trial')}", act)
     scorable = f"g{group.group + 1} keeps {left} of {group.needed} scored trials needed and is dropped"
-    return Plan(True, f"cancels {name}; {scorable}; {_rest(steering, group)}", act)
+    return Plan(True, f"cancels {named}; {scorable}; {_rest(steering, group)}", act)
 
 
 def cancel_group(steering: Steering, command: Command) -> Plan:
     """A whole group leaves its step, also one whose trials have ended, until the batch is complete."""
+    elsewhere = _of_another_step(steering, command)
+    if elsewhere:
+        return refuse(elsewhere)
     group = _group(steering, command)
     name = f"g{index(command, 'group') + 1}"
     if group is None:
@@ -66,6 +72,9 @@ def cancel_group(steering: Steering, command: Command) -> Plan:
 
 def retry(steering: Steering, command: Command) -> Plan:
     """Held infrastructure failures are tried again."""
+    elsewhere = _of_another_step(steering, command)
+    if elsewhere:
+        return refuse(elsewhere)
     held = [trial for trial in _trials(steering, command) if trial.held is not None]
     retryable = [t for t in held if t.held is not None and t.held.verdict.retryable]
     ready = [t for t in retryable if t.tries_left]
@@ -98,6 +107,21 @@ def _rest(steering: Steering, group: GroupRun) -> str:
     if others:
         return f"the step goes on with {count(others, 'group')}"
     return "the step has no group left and trains nothing"
+
+
+def _of_another_step(steering: Steering, command: Command) -> str:
+    """Why the command means a step that does not run, empty when it does not. The next step has the same names."""
+    meant, runs = command.args.get("step"), steering.groups.step
+    if meant is None or meant == runs:
+        return ""
+    assert isinstance(meant, int)
+    if "trial" in command.args:
+        what = f"{trial_name(index(command, 'group'), index(command, 'trial'))} of step {meant}"
+    else:
+        what = f"g{index(command, 'group') + 1} of step {meant}" if "group" in command.args else f"step {meant}"
+    if runs is None or meant > runs:
+        return f"{what} has not begun yet"
+    return f"{what} is over: step {runs} runs now"
 
 
 def _group(steering: Steering, command: Command) -> GroupRun | None:

@@ -8,6 +8,8 @@ from console.engine.operable import Operable
 from console.engine.plans import Plan, already, by, count, refuse
 from console.engine.steering import Steering
 from console.journal.events import TUNABLES
+from console.state.findings import span
+from console.state.lines import trial_name
 
 WHOLE = ("parallel", "max_tries", "token_budget")
 MOST = {"parallel": 10_000, "max_tries": 1000, "hold_timeout": 30 * 86400.0}
@@ -33,6 +35,10 @@ def tune(engine: Operable, command: Command) -> Plan:
         return already("; ".join(same))
     if steering.latch.left and changes.keys() & BUDGETS.keys():
         return refuse("too late for a budget: the step is done, the run is ending")
+    for name, value in changes.items():
+        ends = _ends_the_run(steering, name, value)
+        if ends:
+            return refuse(ends)
 
     def act() -> str:
         for name, value in changes.items():
@@ -58,10 +64,28 @@ def _fault(name: str, value: object) -> str:
     return ""
 
 
+def _ends_the_run(steering: Steering, name: str, value: float | None) -> str:
+    """Why a value would end the run by itself, empty when it would not. There are commands that say so and ask."""
+    if value is None:
+        return ""
+    if name in BUDGETS and steering.budgets.used(name) >= value:
+        used = amount(name, int(steering.budgets.used(name)))
+        return f"{name} {amount(name, value)} is used up already ({used} used): `stop-after-step` stops the run"
+    if name == "hold_timeout":
+        late = max(steering.groups.trials, key=lambda trial: trial.held_for(), default=None)
+        if late is not None and late.held is not None and late.held_for() >= value:
+            waited = f"{trial_name(late.group, late.trial)} has waited ({span(late.held_for())})"
+            return (
+                f"hold_timeout {amount(name, value)} is less than {waited}: the run would stop at once; "
+                "cancel or retry it first, or `stop-now`"
+            )
+    return ""
+
+
 def _effect(steering: Steering, name: str, value: float | None) -> str:
     """What follows at once, as the end of the sentence."""
     if name in BUDGETS:
-        return _budget_effect(steering, name, value)
+        return _budget_effect(steering, name)
     assert value is not None
     groups, trials = steering.groups.active.values(), steering.groups.trials
     if name == "parallel":
@@ -73,18 +97,12 @@ def _effect(steering: Steering, name: str, value: float | None) -> str:
         return f": {count(begin, 'queued trial')} begin{'s' if begin == 1 else ''} {when}"
     held = [trial for trial in trials if trial.held is not None]
     if name == "hold_timeout":
-        late = sum(trial.held_for() >= value for trial in held)
-        ends = (
-            f", {late} of them {'has' if late == 1 else 'have'} waited longer, which ends the run now" if late else ""
-        )
-        return f": moves the deadline of {count(len(held), 'held trial')}{ends}"
+        return f": moves the deadline of {count(len(held), 'held trial')}"
     spent = sum(trial.try_ + 1 >= value for trial in held)
     return f": {spent} of {count(len(held), 'held trial')} may not be tried again" if held else ""
 
 
-def _budget_effect(steering: Steering, name: str, value: float | None) -> str:
+def _budget_effect(steering: Steering, name: str) -> str:
     used, holds = steering.budgets.used(name), steering.budgets.holds(name)
     text = f": {amount(name, int(used))} used"
-    if value is not None and used >= value:
-        return text if holds else f"{text}, so the run stops with this step"
     return f"{text}, takes its stop back" if holds else text

@@ -44,12 +44,12 @@ async def test_cancelling_a_trial_says_when_its_group_and_the_step_are_lost(engi
     engine.begin(groups=2)
     await engine.running(4)
     assert engine.asks("cancel_trial", group=0, trial=2) == (
-        True, "cancels g1/t3; its group goes on with 2 trials",
+        True, "cancels g1/t3 (task); its group goes on with 2 trials",
     )  # fmt: skip
     assert await engine.does("cancel_trial", group=0, trial=2) == (True, "g1/t3 cancelled")
     assert engine.asks("cancel_trial", group=0, trial=1) == (
         True,
-        "cancels g1/t2; g1 keeps 1 of 2 scored trials needed and is dropped; the step goes on with 1 group",
+        "cancels g1/t2 (task); g1 keeps 1 of 2 scored trials needed and is dropped; the step goes on with 1 group",
     )
     await engine.does("cancel_group", group=1)
     assert engine.asks("cancel_trial", group=0, trial=1)[1].endswith("the step has no group left and trains nothing")
@@ -70,6 +70,31 @@ async def test_cancelling_a_group_counts_what_it_costs(engine):
     assert await engine.does("cancel_group", group=1) == (True, "g2 is being cancelled already")
     assert engine.asks("cancel_group", group=7)[0] is False
     assert [r.kept for r in await engine.end()] == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "what"),
+    [
+        ("cancel_trial", {"group": 0, "trial": 1}, "g1/t2 of step"),
+        ("cancel_group", {"group": 0}, "g1 of step"),
+        ("retry", {"group": 0, "trial": 1}, "g1/t2 of step"),
+        ("retry", {}, "step"),
+    ],
+)
+async def test_an_order_for_another_step_is_refused(engine, name, args, what):
+    engine.stage.script["s5.g0.t1.y0"] = LOST
+    assert engine.asks(name, **args, step=4) == (False, f"{what} 4 has not begun yet")
+    engine.begin(step=5)
+    engine.stage.gate.set()
+    trials = engine.steering.groups
+    await until(lambda: bool(trials.active) and trials.trials[1].held is not None)
+    for does in (engine.does(name, **args, step=4), engine.does(name, **args, step=6)):
+        assert not (await does)[0]
+    assert engine.asks(name, **args, step=4) == (False, f"{what} 4 is over: step 5 runs now")
+    assert engine.asks(name, **args, step=6) == (False, f"{what} 6 has not begun yet")
+    assert trials.trials[1].held is not None and engine.told(ev.TrialRetried) == []
+    assert (await engine.does(name, **args, step=5))[0]
+    await engine.end()
 
 
 async def test_a_group_that_has_ended_is_discarded_while_the_batch_waits_for_another(engine):
@@ -201,7 +226,9 @@ async def test_a_hold_time_out_says_whom_it_ends(engine):
         True, "hold_timeout from 600 s to 900 s: moves the deadline of 1 held trial",
     )  # fmt: skip
     await asyncio.sleep(0.02)
-    assert engine.asks("set", hold_timeout=0.01)[1].endswith(", which ends the run now")
+    possible, text = await engine.does("set", hold_timeout=0.01, parallel=9)
+    assert not possible and text.startswith("hold_timeout 0.01 s is less than g1/t1 has waited (")
+    assert "the run would stop at once; cancel or retry it first" in text and engine.told(ev.RunTuned) == []
     await engine.does("set", hold_timeout=900)
     first, second = engine.told(ev.TrialHeld)
     assert second.deadline - first.deadline == pytest.approx(300, abs=5)
@@ -225,14 +252,18 @@ async def test_a_token_budget_sets_the_latch_and_raising_it_takes_it_back(engine
     assert engine.asks("set", token_budget=5000)[1].endswith(": 1,000 used, takes its stop back")
     await engine.does("set", token_budget=5000)
     assert not latch.held and not latch.asked()
-    assert engine.asks("set", token_budget=10)[1].endswith(": 1,000 used, so the run stops with this step")
-    await engine.does("set", token_budget=10)
-    await engine.does("set", token_budget=20)
+    assert await engine.does("set", token_budget=1000) == (
+        False, "token_budget 1,000 is used up already (1,000 used): `stop-after-step` stops the run",
+    )  # fmt: skip
+    assert not latch.held
+    await engine.does("set", token_budget=1001)
+    engine.totals.sampled_tokens = 101
+    budgets.check()
     assert [(e.when, e.by) for e in engine.told(ev.StopRequested)] == [
         ("after_step", "token budget"), ("", "ada"), ("after_step", "token budget"),
     ]  # fmt: skip
     assert latch.asked() and latch.left
-    assert (latch.cause.exit_code, latch.cause.reason) == (3, "token budget of 20 reached")
+    assert (latch.cause.exit_code, latch.cause.reason) == (3, "token budget of 1,001 reached")
     assert engine.asks("set", token_budget=None)[0] is False, "the loop has stopped"
     assert engine.asks("stop_after_step", on=False)[0] is False
 

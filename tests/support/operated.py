@@ -49,7 +49,7 @@ class Engine:
             raise QuarterdeckError("not saved")
         return self.saved
 
-    def begin(self, groups: int = 1, size: int = 3) -> None:
+    def begin(self, groups: int = 1, size: int = 3, step: int = 0) -> None:
         """A step of so many groups, as the cookbook's strategy runs them."""
 
         async def both(group: HarborGroup) -> GroupResult:
@@ -57,7 +57,7 @@ class Engine:
             return await self.steering.groups.release(group)
 
         context = self.stage.context(self.steering.policy, self.steering.dispatch)
-        made = [HarborGroup(Path("task"), 0, i, size, groups) for i in range(groups)]
+        made = [HarborGroup(Path("task"), step, i, size, groups) for i in range(groups)]
         self._tasks = [asyncio.ensure_future(both(group)) for group in made]
 
     async def end(self) -> list[GroupResult]:
