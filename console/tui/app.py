@@ -154,11 +154,13 @@ class ConsoleApp(App[None], inherit_bindings=False):
 
     # --- what the desk asks for ---
 
-    async def confirm(self, title: str, text: str, yes: str, typed: str = "") -> bool:
+    async def confirm(
+        self, title: str, text: str, yes: str, typed: str = "", over: Callable[[], bool] | None = None
+    ) -> bool:
         """A question whose default is no."""
         if typed:
             return await self._ask(ConfirmTyped(self.palette, self._ascii, title, text, yes, typed)) is True
-        return await self._ask(Confirm(self.palette, self._ascii, title, text, yes)) is True
+        return await self._ask(Confirm(self.palette, self._ascii, title, text, yes, over=over)) is True
 
     async def choose(self, title: str, options: list[tuple[str, str, str]]) -> str:
         """A choice whose default is the last option."""

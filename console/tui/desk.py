@@ -52,7 +52,7 @@ class Desk:
     Attributes:
         source, shell: the run and the app; selection, log: shared by the pages; keymap: which key means what.
         commands: typed ones by name; frozen: the picture that is held, None while the screen follows.
-        paints_per_second: at most, besides the answer to a key.
+        paints_per_second: at most, besides the answer to a key; seen_step: the step that was painted last.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class Desk:
         self.keymap = keymap if keymap is not None else keymap_of()
         self.frozen: Frozen | None = None
         self.paints_per_second = 4.0
+        self.seen_step: int | None = None
         self._message: Line = ()
         self._message_until: float | None = None
         self._bell = Bell(self)
@@ -124,7 +125,7 @@ class Desk:
         """Look at another source, from its first page on."""
         self.source.listener = None
         self.source = source
-        self.selection, self._message, self.frozen = Selection(), (), None
+        self.selection, self._message, self.frozen, self.seen_step = Selection(), (), None, None
         self.log.jumped(source.view.state)
         self._begin(source)
 
@@ -206,6 +207,10 @@ class Desk:
             moving = (self.source.version, int(self.now(link)))
         seen = (*moving, link.status, age, self._message, self.source.presence)
         return *seen, self.page.id, *self.page.fingerprint()
+
+    def painted(self) -> None:
+        """What there is has just been painted: an order is about the step of this picture."""
+        self.seen_step = (self.frozen.view if self.frozen is not None else self.source.view).state.step
 
     # --- messages ---
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from console.control.client import new_command
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from console.tui.desk import Desk
 
 STOP_SECONDS = 20.0
+_REST = re.compile(r"; the step (?:goes on with (\d+) groups?|has no group left and trains nothing)$")
+"""What the engine says of the step without one group; of several it is said once."""
 
 
 class Orders:
@@ -76,31 +79,42 @@ class Orders:
         """One question for all of them, then one command each."""
         desk = self._desk
         names = ", ".join(f"g{group + 1}" for group in groups)
+        step = self._step()
+        args: list[Scalars] = [{"group": group, **_of_step(step)} for group in groups]
+        if self._over(step):
+            self._too_late("cancel_group", step)
+            return
         try:
             texts, possible = [], []
-            for group in groups:
-                dry = await desk.source.command(new_command("cancel_group", {"group": group}, dry_run=True))
+            for one in args:
+                dry = await desk.source.command(new_command("cancel_group", one, dry_run=True))
                 if dry.status == "dry_run":
-                    possible.append(group)
-                texts.append(f"g{group + 1}: {sanitize(dry.text, keep_newlines=True)}")
+                    possible.append(one)
+                texts.append(f"{target_text(one).strip()}: {sanitize(dry.text, keep_newlines=True)}")
             if not possible:
                 desk.say(f"cancel {names}: {'; '.join(texts)}", "limit")
                 return
-            if not await desk.shell.confirm(f"Cancel {names}", "\n".join(texts), f"cancel {len(possible)} groups"):
-                desk.say(f"cancel {names}: not done")
+            yes = f"cancel {len(possible)} group{'' if len(possible) == 1 else 's'}"
+            text = "\n".join(summed(texts))
+            if not await desk.shell.confirm(f"Cancel {names}", text, yes, over=lambda: self._over(step)):
+                if self._over(step):
+                    self._too_late("cancel_group", step)
+                else:
+                    desk.say(f"cancel {names}: not done")
                 return
             refused = []
-            for group in possible:
-                result = await self._request(new_command("cancel_group", {"group": group}), f"cancel g{group + 1}")
+            for one in possible:
+                name = target_text(one).strip()
+                result = await self._request(new_command("cancel_group", one), f"cancel {name}")
                 if result.status != "done":
-                    refused.append(f"g{group + 1} {result.status}: {result.text}")
+                    refused.append(f"{name} {result.status}: {result.text}")
         except ControlError as error:
             desk.say(f"cancel {names}: {error}", "infra")
             return
         finally:
             self._sent = None
         desk.selection.marked.clear()
-        done = f"cancel {', '.join(f'g{group + 1}' for group in possible)}: done"
+        done = f"cancel {', '.join(target_text(one).strip() for one in possible)}: done"
         desk.say("; ".join(refused) or done, "limit" if refused else "pass")
 
     async def do_cancel_trial(self) -> None:
@@ -154,28 +168,58 @@ class Orders:
     async def send(self, command: str, args: Scalars, title: str, ask: bool | None = None, done: str = "") -> None:
         """Send a command and say what came of it; ask first, in the engine's own words, when it destroys something.
 
+        A command with a target goes with the step that the operator saw: the same numbers are other tasks in the next.
+
         Args:
             ask: ask first (by default when the table of commands says so).
             done: added to what the engine says when it was done, e.g. how to take it back.
         """
         desk, spec = self._desk, COMMANDS[command]
+        step = self._step() if "group" in args else None
+        if self._over(step):
+            self._too_late(command, step)
+            return
+        task = self._task(args)
+        args = {**args, **_of_step(step)}
         try:
             if spec.destructive if ask is None else ask:
                 dry = await desk.source.command(new_command(command, args, dry_run=True))
                 if dry.status != "dry_run":
                     self._result(title, dry)
                     return
-                heading = title[0].upper() + title[1:]
+                heading = f"{title[0].upper()}{title[1:]}{task}"
                 typed = (desk.state.name or desk.state.run_id) if spec.typed else ""
                 text = sanitize(dry.text, keep_newlines=True)
-                if not await desk.shell.confirm(heading, text, title, typed):
-                    desk.say(f"{title}: not done")
+                if not await desk.shell.confirm(heading, text, title, typed, over=lambda: self._over(step)):
+                    if self._over(step):
+                        self._too_late(command, step)
+                    else:
+                        desk.say(f"{title}: not done")
                     return
             request = new_command(command, args)
             self._result(title, await self._request(request, title), request, done)
         except ControlError as error:
             self._sent = None
             desk.say(f"{title}: {error}", "infra")
+
+    def _step(self) -> int | None:
+        """The step that is on the screen, which may be older than the one that runs."""
+        desk = self._desk
+        return desk.scene().state.step if desk.seen_step is None else desk.seen_step
+
+    def _over(self, step: int | None) -> bool:
+        """Whether the run has left that step meanwhile."""
+        return step is not None and self._desk.state.step != step
+
+    def _too_late(self, command: str, step: int | None) -> None:
+        what = "tried again" if command == "retry" else "cancelled"
+        self._desk.say(f"step {step} is over: nothing was {what}", "limit")
+
+    def _task(self, args: Scalars) -> str:
+        """The task of the group that the command names, after a space; empty without one."""
+        number = args.get("group")
+        group = self._desk.scene().state.groups.get(number) if isinstance(number, int) else None
+        return f" {sanitize(group.task, limit=60)}" if group is not None else ""
 
     async def _request(self, request: Command, title: str) -> CommandResult:
         self._sent = request.id
@@ -197,6 +241,23 @@ class Orders:
         if result.status == "done" and done:
             text = f"{result.text or f'{title}: done'} · {done}"
         desk.say(text, "pass" if result.status == "done" else "limit")
+
+
+def summed(texts: list[str]) -> list[str]:
+    """What is lost with each of several groups, and what becomes of the step without all of them."""
+    found = [_REST.search(text) for text in texts]
+    left = [int(match[1] or 0) for match in found if match is not None]
+    if not left:
+        return texts
+    least = min(left)  # as told of a group that would train; of others the step has one more left
+    rest = max(0, least + 1 - left.count(least))
+    end = f"the step goes on with {rest} group{'' if rest == 1 else 's'}" if rest else (
+        "the step has no group left and trains nothing")  # fmt: skip
+    return [*(_REST.sub("", text) for text in texts), end]
+
+
+def _of_step(step: int | None) -> Scalars:
+    return {} if step is None else {"step": step}
 
 
 def target_text(args: Scalars) -> str:

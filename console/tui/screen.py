@@ -78,6 +78,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
         if size.width <= 0 or size.height <= 0:
             return
         painted = paint(self.desk, size.width, size.height, self._prompt)
+        self.desk.painted()
         self._place(painted.boxes)
         for name, pane in self._panes.items():
             pane.show(painted.lines.get(name, ()))

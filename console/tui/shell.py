@@ -11,8 +11,13 @@ from console.tui.source import Source
 class Shell(Protocol):
     """The app, as far as desk and pages know it."""
 
-    async def confirm(self, title: str, text: str, yes: str, typed: str = "") -> bool:
-        """Ask; False unless a fresh yes. With `typed`, that word must be typed in full."""
+    async def confirm(
+        self, title: str, text: str, yes: str, typed: str = "", over: Callable[[], bool] | None = None
+    ) -> bool:
+        """Ask; False unless a fresh yes. With `typed`, that word must be typed in full.
+
+        The question closes by itself, as a no, once `over` says that what it is about is gone.
+        """
 
     async def choose(self, title: str, options: list[tuple[str, str, str]]) -> str:
         """Let the operator choose among (key, label, value); the last option is the harmless one."""

@@ -25,7 +25,9 @@ class BenchShell:
         self.confirmed: list[str] = []
         self.tasks: set[asyncio.Task[None]] = set()
 
-    async def confirm(self, title: str, text: str, yes: str, typed: str = "") -> bool:
+    async def confirm(
+        self, title: str, text: str, yes: str, typed: str = "", over: Callable[[], bool] | None = None
+    ) -> bool:
         self.confirmed.append(title)
         return True
 

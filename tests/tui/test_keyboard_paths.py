@@ -193,9 +193,9 @@ def order(command: str, **args: object) -> list[tuple[str, dict[str, object]]]:
 
 ON_A_LIVE_RUN: dict[str, Way] = {
     "detach": Way(gone, True),
-    "cancel_group": Way(orders, order("cancel_group", group=1), after="y"),
-    "cancel_trial": Way(orders, order("cancel_trial", group=1, trial=1), after="y"),
-    "retry": Way(orders, order("retry", group=1)),
+    "cancel_group": Way(orders, order("cancel_group", group=1, step=1), after="y"),
+    "cancel_trial": Way(orders, order("cancel_trial", group=1, trial=1, step=1), after="y"),
+    "retry": Way(orders, order("retry", group=1, step=1)),
     "retry_all": Way(orders, order("retry")),
     "stop_after_step": Way(orders, order("stop_after_step", on=True)),
     "pause": Way(orders, order("pause")),

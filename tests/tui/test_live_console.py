@@ -104,7 +104,7 @@ async def test_cancel_asks_with_the_engines_words_and_a_stale_yes_is_ignored(
         await until(pilot, lambda: bool(engine.handler.done))
         await until(pilot, lambda: "cancel g2: done" in shown(app, screen_lines))
     command = engine.handler.done[0]
-    assert (command.command, command.args, command.dry_run) == ("cancel_group", {"group": 1}, False)
+    assert (command.command, command.args, command.dry_run) == ("cancel_group", {"group": 1, "step": 1}, False)
 
 
 async def test_the_way_of_a_command_is_visible(new_app, engine: SmallEngine, screen_lines) -> None:
@@ -118,7 +118,7 @@ async def test_the_way_of_a_command_is_visible(new_app, engine: SmallEngine, scr
         assert "retrying" in shown(app, screen_lines).split("Trials of")[0]
         gate.set()
         await until(pilot, lambda: "retry g2: done: retry done" in shown(app, screen_lines))
-    assert engine.handler.done[0].args == {"group": 1}
+    assert engine.handler.done[0].args == {"group": 1, "step": 1}
 
 
 async def test_retry_of_a_trial_of_a_group_and_of_all(new_app, engine: SmallEngine, screen_lines) -> None:
@@ -131,7 +131,7 @@ async def test_retry_of_a_trial_of_a_group_and_of_all(new_app, engine: SmallEngi
         await until(pilot, lambda: len(engine.handler.done) == 2)
         await pilot.press("shift+tab", "j", "r")
         await until(pilot, lambda: "nothing waits in g1: g2/t2 does" in shown(app, screen_lines))
-    assert [c.args for c in engine.handler.done] == [{"group": 1, "trial": 1}, {}]
+    assert [c.args for c in engine.handler.done] == [{"group": 1, "trial": 1, "step": 1}, {}]
 
 
 async def test_stop_after_step_is_a_latch(new_app, engine: SmallEngine, screen_lines) -> None:

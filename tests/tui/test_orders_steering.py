@@ -20,6 +20,7 @@ from console.tui.app import ConsoleApp
 from console.tui.farewell import farewell
 from console.tui.live import LiveSource
 from console.tui.operating import parse_tunables
+from console.tui.orders import summed
 from console.tui.themes import Themes
 from console.tui.widgets import dialog
 
@@ -211,9 +212,10 @@ async def test_stop_now_wants_the_name_of_the_run(app: ConsoleApp, engine: Small
 async def test_marked_groups_are_cancelled_after_one_question(
     app: ConsoleApp, engine: SmallEngine, screen_lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = engine.handler.describe
     engine.handler.describe = lambda command: (  # type: ignore[method-assign]
-        (False, "g2 has joined already") if command.args.get("group") == 1 else answer(command)
+        (False, "g2 has joined already")
+        if command.args.get("group") == 1
+        else (True, "stops 2 running trials; the step goes on with 4 groups")
     )
     async with app.run_test(size=(80, 24)) as pilot:
         await connected(app)
@@ -222,6 +224,7 @@ async def test_marked_groups_are_cancelled_after_one_question(
         await until(lambda: isinstance(app.screen, dialog.Confirm))
         text = "\n".join(screen_lines(app))
         assert "Cancel g1, g2, g3" in text and "g2: g2 has joined already" in text and "y cancel 2 groups" in text
+        assert text.count("goes on with") == 1 and "the step goes on with 3 groups" in text
         await pilot.press("n")
         await until(lambda: "not done" in last(app, screen_lines))
         assert app.desk.selection.marked == {0, 1, 2} and engine.handler.done == []
@@ -229,7 +232,68 @@ async def test_marked_groups_are_cancelled_after_one_question(
         await say_yes(app, pilot)
         await until(lambda: "cancel g1, g3: done" in last(app, screen_lines))
         assert app.desk.selection.marked == set()
-    assert sent(engine) == [("cancel_group", {"group": 0}), ("cancel_group", {"group": 2})]
+    assert sent(engine) == [("cancel_group", {"group": group, "step": 0}) for group in (0, 2)]
+
+
+@pytest.mark.parametrize(
+    ("left", "end"),
+    [
+        ([4, 4], "the step goes on with 3 groups"),
+        ([2, 2], "the step goes on with 1 group"),
+        ([1, 1], "the step has no group left and trains nothing"),
+        ([3, 2], "the step goes on with 2 groups"),  # the first one would not have trained
+    ],
+)
+def test_what_is_left_of_a_step_without_several_groups(left: list[int], end: str) -> None:
+    texts = [f"g{i}: discards 1 scored; the step goes on with {n} group{'s' * (n > 1)}" for i, n in enumerate(left)]
+    assert summed(texts) == [*(f"g{i}: discards 1 scored" for i in range(len(left))), end]
+    assert summed(["g1: would be done"]) == ["g1: would be done"]
+
+
+@pytest.mark.parametrize(("key", "title"), [("x", "Cancel g1 task-0"), ("X", "Cancel g1/t1 task-0")])
+async def test_a_question_about_a_step_closes_when_the_step_is_over(
+    app: ConsoleApp, engine: SmallEngine, screen_lines, key: str, title: str
+) -> None:
+    async with app.run_test(size=(80, 24)) as pilot:
+        await connected(app)
+        await pilot.press(key)
+        await until(lambda: isinstance(app.screen, dialog.Confirm))
+        assert title in "\n".join(screen_lines(app))
+        engine.writer.append(ev.StepStarted(step=1, groups=3, policy_version=1))
+        engine.writer.append(ev.GroupStarted(step=1, group=0, task="another", size=2))
+        await until(lambda: not isinstance(app.screen, dialog.Confirm))
+        await until(lambda: "step 0 is over: nothing was cancelled" in last(app, screen_lines))
+    assert sent(engine) == []
+
+
+async def test_a_yes_that_comes_with_the_next_step_cancels_nothing(
+    app: ConsoleApp, engine: SmallEngine, screen_lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialog, "OVER_SECONDS", 1000.0)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await connected(app)
+        await pilot.press("x")
+        await until(lambda: isinstance(app.screen, dialog.Confirm))
+        engine.writer.append(ev.StepStarted(step=1, groups=3, policy_version=1))
+        await until(lambda: app.desk.state.step == 1)
+        await say_yes(app, pilot)
+        await until(lambda: "step 0 is over: nothing was cancelled" in last(app, screen_lines))
+    assert sent(engine) == []
+
+
+async def test_orders_from_a_held_picture_are_about_its_step(
+    app: ConsoleApp, engine: SmallEngine, screen_lines
+) -> None:
+    async with app.run_test(size=(80, 24)) as pilot:
+        await connected(app)
+        await pilot.press("P")
+        engine.writer.append(ev.StepStarted(step=1, groups=3, policy_version=1))
+        engine.writer.append(ev.GroupStarted(step=1, group=0, task="another", size=2))
+        await until(lambda: app.desk.state.step == 1)
+        for key, what in (("x", "cancelled"), ("X", "cancelled"), ("r", "tried again")):
+            await pilot.press(key)
+            await until(lambda: f"step 0 is over: nothing was {what}" in last(app, screen_lines))  # noqa: B023
+    assert sent(engine) == []
 
 
 async def test_pause_is_a_latch_and_the_last_words_say_it(app: ConsoleApp, engine: SmallEngine, screen_lines) -> None:

@@ -18,6 +18,8 @@ from console.tui.themes import Palette
 from console.tui.widgets.pane import Pane
 from console.tui.widgets.prompt import Prompt
 
+OVER_SECONDS = 0.25
+"""How often a question looks whether what it is about is still there."""
 FRESH_SECONDS = 0.4
 """A confirming key within so many seconds of the one before it, or of the question, is auto-repeat and ignored."""
 
@@ -112,10 +114,25 @@ class Confirm(Dialog[bool]):
         text: str,
         yes: str,
         clock: Callable[[], float] = time.monotonic,
+        over: Callable[[], bool] | None = None,
     ) -> None:
+        """`over`: whether what it asks about is gone, so that it closes."""
         super().__init__(palette, ascii_only, title)
-        self._text, self._yes, self._clock = text, yes, clock
+        self._text, self._yes, self._clock, self._over = text, yes, clock, over
         self._last = clock()
+
+    def on_mount(self) -> None:
+        """First paint; from then on look whether there is still something to ask."""
+        super().on_mount()
+        if self._over is not None:
+            self.set_interval(OVER_SECONDS, self.check)
+
+    def check(self) -> bool:
+        """Close as a no when it is over; whether it was."""
+        over = self._over is not None and self._over()
+        if over:
+            self.dismiss(False)
+        return over
 
     def body(self, cells: int) -> list[Line]:
         """What it will do."""
@@ -127,6 +144,8 @@ class Confirm(Dialog[bool]):
 
     def press(self, key: str) -> None:
         """`y` when fresh; n, escape, enter, q and ctrl+c are no; arrows move through a long text."""
+        if self.check():
+            return
         if key in _SCROLL:
             self.scroll_by(_SCROLL[key])
         elif key == "y":
