@@ -79,6 +79,8 @@ def test_the_screen_as_text_and_picture(run: Path, export, tmp_path: Path) -> No
     for target in (first, second):
         assert export(run, "-o", target, "--size", "100x30", "--theme", "light", "--page", "run")[0] == 0
     assert first.read_text() == second.read_text() and "<svg" in first.read_text()
+    links = set(re.findall(r"https?://[^\s\"')]+", first.read_text()))  # names of formats and of tools, nothing to load
+    assert links == {"http://www.w3.org/2000/svg", "https://www.textualize.io"} and "url(http" not in first.read_text()
 
 
 def pictures(events: list[list[Any]]) -> dict[float, list[str]]:
@@ -141,13 +143,32 @@ def test_a_failure_leaves_nothing_behind(run: Path, export, tmp_path: Path) -> N
         (["--format", "txt", "--speed", "2"], "for --format cast"),
         (["--format", "cast", "-o", "-", "--speed", "max"], "0.25 to 64"),
         (["--format", "cast", "-o", "-", "--idle", "0"], "above 0"),
+        (["--format", "cast", "-o", "-", "--from", "90%", "--at", "10%"], "--from 90% (event"),
+        (["--format", "cast", "-o", "-", "--from", "teatime"], "--from"),
         (["--at", "teatime"], "write one of"),
+        (["--format", "csv", "-o", "/dev/full"], "-o /dev/full: cannot be written (No space left"),
         (["--format", "xml"], "invalid choice"),
     ],
 )
 def test_mistakes_get_one_line(run: Path, export, argv: list[str], why: str) -> None:
     code, out, err = export(run, *argv)
     assert (code, out) == (2, "") and why in err and err.count("\n") == 1
+
+
+def test_what_a_damaged_journal_lacks_is_said(export, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged"
+    make(damaged, Plan(steps=12))
+    chunk = next((damaged / "journal").glob("*.jsonl.zst"))
+    data = bytearray(chunk.read_bytes())
+    second = data.index(b"\x28\xb5\x2f\xfd", 100)
+    data[second + 40 : second + 60] = b"\x00" * 20
+    chunk.write_bytes(bytes(data))
+    hole = json.loads(export(damaged)[1])["missing"][0]
+    for words in (["csv"], ["txt"], ["svg"], ["json", "--what", "events"]):
+        code, out, err = export(damaged, "--format", *words)
+        assert code == 0 and out and err.count("\n") == 1
+        assert f"the journal is damaged: events {hole['first_seq']}-{hole['last_seq']} are missing" in err
+    assert export(damaged, "--format", "csv", "--at", f"#{hole['first_seq'] - 1}")[2] == ""
 
 
 def test_what_is_no_run_is_said(export, tmp_path: Path) -> None:

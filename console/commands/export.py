@@ -17,9 +17,12 @@ from typing import IO, TYPE_CHECKING
 
 from console.commands.parsing import Parser
 from console.errors import UsageError
+from console.state.sanitize import sanitize
 
 if TYPE_CHECKING:
+    from console.journal.layout import Damage
     from console.records.run_dir import RunRecord
+    from console.records.timeline import Gap
 
 FORMATS = ("json", "csv", "svg", "cast", "txt")
 WHAT = {"json": ("view", "events"), "csv": ("steps", "trials", "events")}
@@ -27,6 +30,7 @@ WHAT = {"json": ("view", "events"), "csv": ("steps", "trials", "events")}
 _SUFFIXES = {".json": "json", ".jsonl": "json", ".csv": "csv", ".svg": "svg", ".cast": "cast", ".txt": "txt"}
 _PROGRESS_SECONDS = 0.5
 READ_SECONDS = 600.0
+HOLES_NAMED = 5
 _EPILOG = """\
 formats:
   json   --what view     state, step history, and what is missing, at a moment: one object (the default)
@@ -71,6 +75,8 @@ def export_main(argv: list[str]) -> int:
             case _:
                 _picture(record, args, kind, sink.write)
     progress.end()
+    if (kind, what) != ("json", "view"):  # which has it in the document
+        _say_what_is_missing(record, _moment(record, args.at))
     return 0
 
 
@@ -145,15 +151,15 @@ def _open(run: str) -> RunRecord:
 # --- formats ---
 
 
-def _moment(record: RunRecord, text: str) -> int:
-    """The number of the last event up to a moment."""
+def _moment(record: RunRecord, text: str, option: str = "--at") -> int:
+    """The number of the last event up to a moment. Raises `UsageError`."""
     from console.tui.goto import parse_goto
 
     line = record.timeline()
     try:
         seq, ts = parse_goto(text, line, line.first_ts or 0.0)
     except ValueError as error:
-        raise UsageError(f"--at {error}") from None
+        raise UsageError(f"{option} {error}") from None
     return seq if seq is not None else max(1, record.journal.seq_at(ts or 0.0))
 
 
@@ -191,20 +197,44 @@ def _view(record: RunRecord, until: int) -> str:
 
     from console import __version__
     from console.journal.events import SCHEMA_VERSION
-    from console.records.marking import MarkReader
     from console.records.tables import moment
 
     view = record.view_at(seq=until)
     state = view.state
-    reader = MarkReader(record)
-    reader.begin(READ_SECONDS)
-    holes = reader.marks.holes if reader.marks is not None else ()
+    holes, damage = _missing(record)
     body = {
         "quarterdeck": __version__, "schema": SCHEMA_VERSION, "seq": state.seq, "time": moment(state.ts),
-        "coarse": record.coarse, "missing": holes, "damage": [str(damage) for damage in reader.damage],
+        "coarse": record.coarse, "missing": holes, "damage": [str(one) for one in damage],
         "state": state, "history": view.history.rows,
     }  # fmt: skip
     return _ascii(msgspec.json.format(msgspec.json.encode(body), indent=2).decode()) + "\n"
+
+
+def _missing(record: RunRecord) -> tuple[tuple[Gap, ...], list[Damage]]:
+    """Events that are missing, and what of the files could not be read."""
+    from console.records.marking import MarkReader
+
+    reader = MarkReader(record)
+    reader.begin(READ_SECONDS)
+    return reader.marks.holes if reader.marks is not None else (), reader.damage
+
+
+def _say_what_is_missing(record: RunRecord, until: int) -> None:
+    """On standard error: what was written is not all that happened up to there."""
+    holes, damage = _missing(record)
+    before = [hole for hole in holes if hole.first_seq <= until]
+    named = [
+        f"event {hole.first_seq}" if hole.first_seq == hole.last_seq else f"events {hole.first_seq}-{hole.last_seq}"
+        for hole in before[:HOLES_NAMED]
+    ]
+    if len(before) > HOLES_NAMED:
+        named.append(f"{len(before) - HOLES_NAMED} more stretches")
+    if named:
+        sys.stderr.write(f"quarterdeck: the journal is damaged: {', '.join(named)} are missing; the rest is exported\n")
+    elif damage and not holes:
+        more = f" and {len(damage) - 1} more" if len(damage) > 1 else ""
+        line = sanitize(f"{damage[0]}{more}", limit=300)
+        sys.stderr.write(f"quarterdeck: not all of the recording can be read: {line}; the rest is exported\n")
 
 
 def _ascii(text: str) -> str:
@@ -239,6 +269,9 @@ def _cast(
         if speed <= 0:
             raise UsageError(f"--speed {args.speed}: give 0.25 to 64")
     look = checked_look(args.size, args.theme, args.ascii, args.page)
+    first, last = _moment(record, args.begin, "--from"), _moment(record, args.at)
+    if first >= last:
+        raise UsageError(f"--from {args.begin} (event {first}) must lie before --at {args.at} (event {last})")
     asyncio.run(
         record_cast(
             record, look, write, speed=speed, begin=args.begin, end=args.at, idle_limit=args.idle, heard=progress
@@ -253,14 +286,25 @@ def _cast(
 def _sink(target: Path | None, force: bool) -> Iterator[IO[str]]:
     """Standard output, or a file that is there whole or not at all."""
     if target is None:
-        yield sys.stdout
-        sys.stdout.flush()
+        try:
+            yield sys.stdout
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter complains when it flushes at exit
+            raise UsageError(f"standard output: cannot be written ({error.strerror or error})") from error
         return
     if target.is_dir():
         raise UsageError(f"-o {target}: a directory; name a file")
     if target.exists() and not target.is_file():  # a device, a pipe
-        with target.open("w", encoding="utf-8", errors="backslashreplace", newline="") as stream:
-            yield stream
+        try:
+            with target.open("w", encoding="utf-8", errors="backslashreplace", newline="") as stream:
+                yield stream
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise UsageError(f"-o {target}: cannot be written ({error.strerror or error})") from error
         return
     if not force and target.exists():
         raise UsageError(f"-o {target}: there already; --force overwrites it")

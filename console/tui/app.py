@@ -177,6 +177,7 @@ class ConsoleApp(App[None], inherit_bindings=False):
         changed: Callable[[str], None] | None = None,
         hint: str = "",
         complete: Complete | None = None,
+        replace: bool = False,
     ) -> str | None:
         """A line of text at the foot of the screen. Each label has a history of its own."""
         answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
@@ -187,7 +188,7 @@ class ConsoleApp(App[None], inherit_bindings=False):
                 answer.set_result(text)
 
         history = self._histories.setdefault(label, [])
-        line = Prompt(label, take, initial, changed, hint, history, complete)
+        line = Prompt(label, take, initial, changed, hint, history, complete, replace)
         self._main.edit(line)
         return await answer
 
@@ -275,7 +276,9 @@ class ConsoleApp(App[None], inherit_bindings=False):
 
     def screen_svg(self) -> str:
         """What is shown, as a picture."""
-        return self.export_screenshot(title="quarterdeck")
+        from console.tui.screenshot import offline
+
+        return offline(self.export_screenshot(title="quarterdeck"))
 
     def copy(self, text: str) -> None:
         """OSC 52."""

@@ -5,6 +5,7 @@ The README's picture is made by it: quarterdeck export RUN_DIR --format svg -o t
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ PLAYED_EVENTS = 400_000
 """Up to so many events the moment is reached by playing, so that recent readings are all there; else by a seek."""
 PAGES_SHOWN = ("run", "metrics", "events", "alarms", "config")
 """Pages that need no choice of the operator's."""
+
+_FONT_FACE = re.compile(r"\s*@font-face\s*\{[^}]*\}")
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,15 @@ async def screen_at(record: RunRecord, look: Look, at: str = "end") -> AsyncIter
 async def render(record: RunRecord, look: Look, at: str = "end", title: str = "quarterdeck") -> str:
     """The screen as an SVG document."""
     async with screen_at(record, look, at) as (app, _):
-        return app.export_screenshot(title=title)
+        return offline(app.export_screenshot(title=title))
+
+
+def offline(svg: str) -> str:
+    """The same picture without the web fonts of Textual's template: opening it makes no network traffic.
+
+    A viewer takes its own monospaced font then; every run of cells has its length written on it.
+    """
+    return _FONT_FACE.sub("", svg)
 
 
 async def render_text(record: RunRecord, look: Look, at: str = "end") -> str:
