@@ -43,8 +43,7 @@ def _text(state: RunState, event: ev.Event) -> tuple[str, str, str | None]:
         case ev.TrialFinished():
             return _trial_finished(event)
         case ev.TrialHeld():
-            name = trial_name(event.group, event.trial)
-            return f"{name} held: waits for retry, or the run stops", "warning", None
+            return _trial_held(state, event), "warning", None
         case ev.TrialRetried():
             name = trial_name(event.group, event.trial)
             return f"{name} try {event.try_ + 1} granted by {clean(event.by)}", "info", None
@@ -68,6 +67,9 @@ def _text(state: RunState, event: ev.Event) -> tuple[str, str, str | None]:
         case ev.CheckpointSaved():
             return f"checkpoint {clean(event.name)} saved at step {event.step}", "info", None
         case ev.AlarmOpened():
+            alarm = state.alarms.get(event.key)
+            if alarm is not None and alarm.told != event.ts:  # the same again, with another consequence or remedy
+                return "", "info", None
             return f"alarm: {clean(event.text)}", "error" if event.level == "critical" else "warning", None
         case ev.AlarmClosed():
             return f"alarm over: {clean(event.key)}", "info", None
@@ -113,6 +115,16 @@ def _text(state: RunState, event: ev.Event) -> tuple[str, str, str | None]:
             return f"journal repaired: {event.dropped_bytes} bytes of a torn line dropped", "warning", None
         case _:
             return "", "info", None
+
+
+def _trial_held(state: RunState, e: ev.TrialHeld) -> str:
+    """Empty when it is held already: then only its deadline has moved, for all that are held at once."""
+    group = state.groups.get(e.group) if state.step == e.step else None
+    trial = group.trials[e.trial] if group is not None and 0 <= e.trial < len(group.trials) else None
+    if trial is not None and trial.phase == "held" and trial.phase_since != e.ts:
+        return ""
+    how = ", can be retried" if trial is not None and trial.retryable else ""
+    return f"{trial_name(e.group, e.trial)} held: waits for the operator{how}, or the run stops"
 
 
 def _trial_finished(e: ev.TrialFinished) -> tuple[str, str, str | None]:

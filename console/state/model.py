@@ -134,6 +134,7 @@ class AlarmState(msgspec.Struct, kw_only=True):
     Attributes:
         since: when it opened; cleared: when its condition was over, None while it holds.
         acked_by: who has seen it, empty for nobody; shelved_until: silent until then, 0 for not shelved.
+        told: when its text or level last changed.
     """
 
     key: str
@@ -146,6 +147,7 @@ class AlarmState(msgspec.Struct, kw_only=True):
     cleared: float | None = None
     acked_by: str = ""
     shelved_until: float = 0.0
+    told: float = 0.0
 
     @property
     def open(self) -> bool:

@@ -113,7 +113,9 @@ def _run_started(view: RunView, e: ev.RunStarted) -> None:
 
 def _phase(view: RunView, e: ev.RunPhase) -> None:
     s = view.state
-    s.phase, s.phase_detail, s.phase_since = e.phase, e.detail, e.ts
+    # A step begins with its rollout, so a rollout that is told again, after a save, is still the same one.
+    began = s.step_started if e.phase == "rollout" else None
+    s.phase, s.phase_detail, s.phase_since = e.phase, e.detail, began if began is not None else e.ts
     if e.phase == "stopping" and s.status == "live":
         s.status = "stopping"
 
@@ -186,6 +188,7 @@ def _alarm_opened(view: RunView, e: ev.AlarmOpened) -> None:
         since=known.since if known is not None and again else e.ts,
         acked_by=known.acked_by if known is not None and again and known.level == e.level else "",
         shelved_until=view.state.shelf.get(e.key, 0.0),
+        told=known.told if known is not None and again and (known.level, known.text) == (e.level, e.text) else e.ts,
     )  # fmt: skip
 
 

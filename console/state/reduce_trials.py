@@ -104,7 +104,9 @@ def _trial_finished(view: RunView, e: ev.TrialFinished) -> None:
 def _trial_held(view: RunView, e: ev.TrialHeld) -> None:
     t = _trial(view.state, e.step, e.group, e.trial)
     if t is not None and e.try_ == t.try_:
-        t.phase, t.phase_since, t.hold_deadline, t.last_event = "held", e.ts, e.deadline, e.ts
+        if t.phase != "held":
+            t.phase, t.phase_since = "held", e.ts
+        t.hold_deadline, t.last_event = e.deadline, e.ts
 
 
 def _trial_retried(view: RunView, e: ev.TrialRetried) -> None:

@@ -29,11 +29,14 @@ def held(look: Look) -> Iterator[Finding]:
         why = " ".join(clean(x) for x in (first.outcome or "", first.cause, first.exception or "") if x)
         more = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
         retryable = any(trial.retryable for trial in waiting)
+        text = f"{name_of(group, first)} {why}{more}: held"
+        consequence = f"the run stops at {at(first.hold_deadline)}" if first.hold_deadline else "the run waits"
         yield Finding(
             key=f"held.g{group.group + 1}",
             level=CRITICAL,
-            text=f"{name_of(group, first)} {why}{more}: held",
-            consequence=f"the run stops at {at(first.hold_deadline)}" if first.hold_deadline else "the run waits",
+            text=text,
+            basis=f"{text}; {consequence}",  # the deadline moves with hold_timeout
+            consequence=consequence,
             remedy="retry, or cancel the group" if retryable else "cancel the group",
             action="retry" if retryable else "cancel_group",
         )

@@ -68,6 +68,7 @@ class TrialRun:
         self._deadline: asyncio.Timeout | None = None
         self._retried_by = "operator"
         self._failed: TrialResult | None = None
+        self._given_up: TrialResult | None = None
         self._turns = 0
 
     # --- what the operator may do -------------------------------------------------------------------------------
@@ -155,6 +156,7 @@ class TrialRun:
                     self.result = result
                     exception = result.report.exception_type if result.report is not None else None
                     raise PolicyStopError(self.name, self._task.name, result.verdict, exception)
+                self._given_up = result if self.cancelled_by else None
                 self.try_ += 1
                 self._failed = None
         except asyncio.CancelledError:  # the run ends; a failed try that waited for a decision stays what it was
@@ -295,10 +297,16 @@ class TrialRun:
         return TrialResult(trial=self.trial, try_=self.try_, verdict=verdict, captured=captured, report=report)
 
     def _cancelled(self) -> TrialResult:
-        said = f"cancelled by {self.cancelled_by or self.cancel_cause}"
+        """The end of a trial that was cancelled. One that was held keeps what had failed before."""
+        said, exception = f"cancelled by {self.cancelled_by or self.cancel_cause}", None
         cause = "operator" if self.cancelled_by else self.cancel_cause
+        if self._given_up is not None:
+            before, report = self._given_up.verdict, self._given_up.report
+            exception = report.exception_type if report is not None else None
+            what = " ".join(x for x in (before.outcome.value, before.cause, before.evidence) if x)
+            said = f"{said}; before: {what}"[:EVIDENCE_TEXT]
         return self._without_report(
-            Verdict(outcome=OutcomeClass.CANCELLED, cause=cause, rule="cancelled", evidence=said)
+            Verdict(outcome=OutcomeClass.CANCELLED, cause=cause, rule="cancelled", evidence=said), exception
         )
 
     def _broken(self, error: Exception) -> TrialResult:
@@ -308,7 +316,7 @@ class TrialRun:
             return self._without_report(verdict)
         return TrialResult(trial=self.trial, try_=self.try_, verdict=verdict)
 
-    def _without_report(self, verdict: Verdict) -> TrialResult:
+    def _without_report(self, verdict: Verdict, exception: str | None = None) -> TrialResult:
         self._emit(
             ev.TrialFinished,
             try_=self.try_,
@@ -316,6 +324,7 @@ class TrialRun:
             cause=verdict.cause,
             rule=verdict.rule,
             evidence=verdict.evidence,
+            exception=exception,
             turns=self._turns,
         )
         return TrialResult(trial=self.trial, try_=self.try_, verdict=verdict)

@@ -382,6 +382,10 @@ def test_the_texts_of_a_held_trial() -> None:
     finding = one(live(trials(later, held)), "held.g1")
     assert finding.text == "g1/t1 infrastructure sandbox BoxError and 1 more: held"
     assert finding.consequence == "the run stops at 22:14 UTC" and finding.action == "retry"
+    told = finding.material
+    held.hold_deadline, later.hold_deadline = NOW + 360.0, NOW + 390.0
+    moved = one(live(trials(later, held)), "held.g1")
+    assert moved.consequence != finding.consequence and moved.material != told, "the new deadline is told"
     held.retryable = False
     assert one(live(trials(held)), "held.g1").action == "cancel_group"
 

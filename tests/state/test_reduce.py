@@ -205,6 +205,34 @@ def test_a_trial_from_queue_to_reward() -> None:
     assert msgspec.structs.asdict(t) == before, "what arrives after the end is late"
 
 
+def test_a_save_during_the_rollout_leaves_its_clock_alone() -> None:
+    run = in_step()
+    began = run.state.step_started
+    run.put(ev.RunPhase(phase="saving"))
+    assert run.state.phase_since == run.state.ts
+    run.put(ev.RunPhase(phase="rollout"))
+    assert (run.state.phase, run.state.phase_since) == ("rollout", began)
+    ts = run.put(ev.RunPhase(phase="training"))
+    assert run.state.phase_since == ts
+
+
+@pytest.mark.parametrize(("retryable", "how"), [(True, ", can be retried"), (False, "")])
+def test_a_deadline_that_moves_says_nothing_new(retryable: bool, how: str) -> None:
+    run = in_step()
+    run.put(ev.TrialFinished(outcome="bad_reward", retryable=retryable, **AT))
+    held = run.put(ev.TrialHeld(deadline=1600.0, **AT))
+    said = list(run.lines)
+    assert said[-1] == f"g1/t2 held: waits for the operator{how}, or the run stops"
+    run.put(ev.AlarmOpened(key="held.g1", level="critical", text="g1/t2 held", consequence="stops at 1"))
+    run.put(ev.TrialHeld(deadline=1900.0, **AT))
+    run.put(ev.AlarmOpened(key="held.g1", level="critical", text="g1/t2 held", consequence="stops at 2"))
+    assert run.lines == [*said, "alarm: g1/t2 held"]
+    assert run.state.alarms["held.g1"].consequence == "stops at 2"
+    assert (run.trial(0, 1).phase_since, run.trial(0, 1).hold_deadline) == (held, 1900.0)
+    run.put(ev.AlarmOpened(key="held.g1", level="critical", text="g1/t2 and 1 more held"))
+    assert run.lines[-1] == "alarm: g1/t2 and 1 more held"
+
+
 def test_a_held_trial_is_retried_and_starts_afresh() -> None:
     run = in_step()
     run.put(ev.TrialPhase(phase="agent", **AT), ev.TrialTurn(turn=1, sampled_tokens=9, **AT))

@@ -157,6 +157,22 @@ async def test_a_fault_that_no_retry_cures_is_not_retried(stage):
     stage.check(group)
 
 
+async def test_a_held_trial_that_is_cancelled_keeps_what_had_failed(stage):
+    group = stage.group(size=3, on_failure="hold")
+    stage.script |= {"s0.g0.t0.y0": LOST, "s0.g0.t1.y0": LOST}
+    stage.gate.set()
+    task = asyncio.ensure_future(group.run())
+    await until(lambda: all(t.held is not None for t in group.trials[:2]))
+    group.trials[0].cancel("ada")
+    assert group.trials[1].retry()
+    await ended(group, task)
+    last = {e.trial: e for e in stage.events if isinstance(e, ev.TrialFinished)}
+    assert (last[0].outcome, last[0].cause, last[0].exception) == ("cancelled", "operator", "RunnerLostError")
+    assert last[0].evidence.startswith("cancelled by ada; before: infrastructure ")
+    assert "gone" in last[0].evidence and last[1].outcome == "completed" and last[1].exception is None
+    stage.check(group)
+
+
 async def test_retries_are_counted_and_bounded(stage):
     group = stage.group(size=2, on_failure="retry", max_tries=2)
     stage.script |= {"s0.g0.t0.y0": LOST, "s0.g0.t0.y1": LOST}
