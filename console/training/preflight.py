@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shlex
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,7 +32,7 @@ def preflight(options: RunOptions, env: Mapping[str, str]) -> list[Finding]:
         env: environment variables of the process that will train and run Harbor.
     """
     findings = [*_refused(options), *_cookbook_rules(options), *_numbers(options)]
-    findings += [*_gateway(options, env), *_files(options)]
+    findings += [*_gateway(options, env), *_files(options), *_notify_command(options, env)]
     try:
         trial = load_trial_config(options.harbor.trial_config)
     except UsageError as problem:
@@ -348,6 +351,34 @@ def _run_directory(path: Path) -> Iterator[Finding]:
             object="config.log_path",
             message=f"{above} is not a directory",
             remedy="name a directory that exists or can be made",
+        )
+        return
+    try:
+        # Permissions do not tell of everything: a read-only mount, a quota, a file system that takes no directories.
+        with tempfile.TemporaryDirectory(dir=above, prefix=".quarterdeck-"):
+            pass
+    except OSError as problem:
+        yield Finding(
+            code="run.directory",
+            object="config.log_path",
+            message=f"nothing can be written in {above}: {problem.strerror}",
+            remedy="name a directory that you may write in",
+        )
+
+
+def _notify_command(options: RunOptions, env: Mapping[str, str]) -> Iterator[Finding]:
+    """Its program is looked for as the engine will: on the path, or where it says."""
+    command = options.console.notify_command
+    if not command:
+        return
+    program = shlex.split(command)[0]
+    if shutil.which(program, path=env.get("PATH")) is None:
+        there = "/" in program and Path(program).exists()
+        yield Finding(
+            code="notify.command",
+            object="console.notify_command",
+            message=f"{program} {'cannot be executed' if there else 'does not exist'}",
+            remedy="make it executable" if there else "correct it, or install the program",
         )
 
 

@@ -47,6 +47,34 @@ def found(words: list[str], *more: str, env: dict[str, str] = ENV) -> list[Findi
     return preflight(parse([*words, *more]), env)
 
 
+@pytest.mark.parametrize("place", ["/proc/run", "/proc/sys/a/b"])
+def test_a_run_directory_that_cannot_be_made(words: list[str], place: str) -> None:
+    (finding,) = found(words, f"config.log_path={place}")
+    assert (finding.code, finding.object) == ("run.directory", "config.log_path")
+    assert finding.message.startswith("nothing can be written in /proc")
+
+
+def test_a_run_directory_leaves_nothing_behind(words: list[str], tmp_path: Path) -> None:
+    before = sorted(tmp_path.iterdir())
+    assert found(words, f"config.log_path={tmp_path}/new/er/run") == []
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_notify_command_that_cannot_be_run(words: list[str], tmp_path: Path) -> None:
+    tool = tmp_path / "tool with space"
+    option = f"console.notify_command='{tool}' --x"
+    (finding,) = found(words, option)
+    assert (finding.code, finding.object, finding.message) == (
+        "notify.command", "console.notify_command", f"{tool} does not exist",
+    )  # fmt: skip
+    tool.write_text("#!/bin/sh\n")
+    assert found(words, option)[0].message == f"{tool} cannot be executed"
+    tool.chmod(0o755)
+    assert found(words, option) == []
+    assert found(words, "console.notify_command=no-such-program-here x")[0].code == "notify.command"
+    assert found(words, "console.notify_command=sh -c true") == []
+
+
 def test_a_good_command_line(words: list[str]) -> None:
     assert found(words) == []
     assert preflight_harbor(parse(words)) == []
