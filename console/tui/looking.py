@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from console.control.registry import state_dir
 from console.errors import ControlError
 from console.state.sanitize import sanitize
-from console.tui.saving import save
+from console.tui.saving import check_suffix, save
 
 if TYPE_CHECKING:
     from console.tui.desk import Desk
@@ -185,7 +185,8 @@ class Looking:
         """Write what is shown to a file."""
         desk = self._desk
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", sanitize(desk.state.name or desk.state.run_id or "runs", limit=40))
-        text = await desk.shell.prompt("export to", f"{name}-{desk.page.id}.txt", hint=".txt .svg .json .csv")
+        default = f"{name}-{desk.page.id}.txt"
+        text = await desk.shell.prompt("export to", default, hint=".txt .svg .json .csv", replace=True)
         if text is not None and text.strip():
             await self.export(text.strip())
 
@@ -193,6 +194,7 @@ class Looking:
         """Write the view to the file `name`, whose suffix says as what; ask before a file is overwritten."""
         desk = self._desk
         path = Path(name).expanduser()
+        check_suffix(path)
         shown = sanitize(str(path), limit=200)
         if path.exists() and not await desk.shell.confirm(
             "Overwrite", f"{shown} exists. Its contents will be lost.", "overwrite it"

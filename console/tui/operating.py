@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import TYPE_CHECKING
 
 from console.control.commands import COMMANDS
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 BUDGETS = tuple(arg.name for arg in COMMANDS["set"].args if arg.kind == "budget")
 SHELVE_MINUTES = 60
+LEAST_MINUTES, MOST_MINUTES = 1, 7 * 24 * 60
+"""For how long an alarm can be shelved; the engine has the same upper bound."""
 _NONE = ("none", "off", "-")
 
 
@@ -35,7 +38,7 @@ class Operating:
             desk.say("this run says of nothing that it can be changed", "limit")
             return
         before = " ".join(f"{name}={tunable_text(value)}" for name, value in known.items())
-        text = await desk.shell.prompt("set", before, complete=self.complete)
+        text = await desk.shell.prompt("set", before, complete=self.complete, replace=True)
         if text is not None:
             await self.tune(text)
 
@@ -113,15 +116,20 @@ class Operating:
             desk.say("no alarm is there to be shelved")
             return
         label = f"shelve {sanitize(alarm.key, limit=24)} for minutes"
-        text = await desk.shell.prompt(label, str(SHELVE_MINUTES), hint="0 takes it back")
+        text = await desk.shell.prompt(label, str(SHELVE_MINUTES), hint="0 takes it back", replace=True)
         if text is not None:
             await self.shelve(alarm.key, text)
 
     async def shelve(self, key: str, minutes: str) -> None:
-        """Silence the alarm of that key for so many minutes. Raises `UsageError` when that is no number."""
+        """Silence the alarm of that key for so many minutes. Raises `UsageError` for no number, or one out of bounds."""
         value = _number("minutes", minutes.strip() or str(SHELVE_MINUTES), least=0.0)
+        if value and not LEAST_MINUTES <= value <= MOST_MINUTES:
+            raise UsageError(
+                f"shelve: {value:g} minutes: give {LEAST_MINUTES} to {MOST_MINUTES} (7 days), or 0 to take it back"
+            )
         title = f"shelve {sanitize(key, limit=60)}" if value else f"unshelve {sanitize(key, limit=60)}"
-        await self._desk.orders.send("shelve", {"alarm": key, "minutes": value}, title)
+        said = f"{sanitize(key, limit=60)}: {silent_until(self._desk.source.now(), value)}" if value else ""
+        await self._desk.orders.send("shelve", {"alarm": key, "minutes": value}, title, said=said)
 
     # --- notes ---
 
@@ -155,6 +163,14 @@ def parse_tunables(text: str, known: dict[str, float | None]) -> Scalars:
         if name not in known or new != known[name]:
             changes[name] = new
     return changes
+
+
+def silent_until(now: float, minutes: float) -> str:
+    """Until when an alarm that is shelved now is silent: silent until 14:30 (30 min); on another day with its date."""
+    end = now + 60 * minutes
+    same_day = time.localtime(now)[:3] == time.localtime(end)[:3]
+    moment = time.strftime("%H:%M" if same_day else "%a %d %b %H:%M", time.localtime(end))
+    return f"silent until {moment} ({minutes:g} min)"
 
 
 def tunable_text(value: float | None) -> str:

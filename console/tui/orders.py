@@ -165,14 +165,16 @@ class Orders:
         on = not self._desk.latched
         await self.send("stop_after_step", {"on": on}, "stop after this step" if on else "take the stop back")
 
-    async def send(self, command: str, args: Scalars, title: str, ask: bool | None = None, done: str = "") -> None:
+    async def send(
+        self, command: str, args: Scalars, title: str, ask: bool | None = None, done: str = "", said: str = ""
+    ) -> None:
         """Send a command and say what came of it; ask first, in the engine's own words, when it destroys something.
 
         A command with a target goes with the step that the operator saw: the same numbers are other tasks in the next.
 
         Args:
             ask: ask first (by default when the table of commands says so).
-            done: added to what the engine says when it was done, e.g. how to take it back.
+            done: added to what the engine says when it was done, e.g. how to take it back; said: in place of that.
         """
         desk, spec = self._desk, COMMANDS[command]
         step = self._step() if "group" in args else None
@@ -197,7 +199,12 @@ class Orders:
                         desk.say(f"{title}: not done")
                     return
             request = new_command(command, args)
-            self._result(title, await self._request(request, title), request, done)
+            result = await self._request(request, title)
+            if result.status == "done" and said:
+                self._sent = None
+                desk.say(said, "pass")
+            else:
+                self._result(title, result, request, done)
         except ControlError as error:
             self._sent = None
             desk.say(f"{title}: {error}", "infra")

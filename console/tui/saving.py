@@ -18,12 +18,16 @@ if TYPE_CHECKING:
     from console.tui.desk import Desk
 
 
+def check_suffix(path: Path) -> None:
+    """Raises `UsageError` when the name does not say as what to write it."""
+    if path.suffix.lower() not in FORMATS:
+        raise UsageError(f"export: end the name in one of {', '.join(FORMATS)}, which says as what to write it")
+
+
 def save(desk: Desk, path: Path) -> int:
     """Write the file, whole or not at all; its size in bytes. Raises `UsageError` for another suffix, `OSError`."""
-    make = FORMATS.get(path.suffix.lower())
-    if make is None:
-        raise UsageError(f"export: end the name in one of {', '.join(FORMATS)}, which says as what to write it")
-    data = make(desk)
+    check_suffix(path)
+    data = FORMATS[path.suffix.lower()](desk)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_bytes(data)

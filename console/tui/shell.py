@@ -29,10 +29,11 @@ class Shell(Protocol):
         changed: Callable[[str], None] | None = None,
         hint: str = "",
         complete: Callable[[str], Sequence[str]] | None = None,
+        replace: bool = False,
     ) -> str | None:
         """One line of text, at the foot of the screen; None when it was given up. `changed` hears every edit.
 
-        `complete` offers what the line so far may become.
+        `complete` offers what the line so far may become; `replace`: typing takes the place of `initial`.
         """
 
     async def find(self, entries: Sequence[tuple[str, str, str]]) -> str | None:

@@ -38,6 +38,7 @@ class BenchShell:
         changed: Callable[[str], None] | None = None,
         hint: str = "",
         complete: Callable[[str], Sequence[str]] | None = None,
+        replace: bool = False,
     ) -> str | None:
         answer = self.answers.pop(0)
         for end in range(1, len(answer or "") + 1):

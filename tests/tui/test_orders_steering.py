@@ -19,7 +19,7 @@ from console.tui import bell
 from console.tui.app import ConsoleApp
 from console.tui.farewell import farewell
 from console.tui.live import LiveSource
-from console.tui.operating import parse_tunables
+from console.tui.operating import parse_tunables, silent_until
 from console.tui.orders import summed
 from console.tui.themes import Themes
 from console.tui.widgets import dialog
@@ -162,9 +162,10 @@ async def test_alarms_are_acknowledged_and_shelved_the_most_urgent_one_first(
         await pilot.press("a")
         await until(lambda: len(engine.handler.done) == 1)
         await until(lambda: bool(app.desk.state.alarms["gateway.down"].acked_by))
-        await pilot.press("h")
-        await fill(app, pilot, "30")
+        await pilot.press("h", "3", "0", "enter")
         await until(lambda: len(engine.handler.done) == 2)
+        await until(lambda: "disk.low: silent until " in last(app, screen_lines))
+        assert "(30 min)" in last(app, screen_lines)
         await typed(app, pilot, "shelve disk 5")
         await until(lambda: len(engine.handler.done) == 3)
         await typed(app, pilot, "ack nothing")
@@ -172,6 +173,10 @@ async def test_alarms_are_acknowledged_and_shelved_the_most_urgent_one_first(
         await pilot.press("h")
         await fill(app, pilot, "soon")
         await until(lambda: "minutes wants a number not below 0" in last(app, screen_lines))
+        for minutes in ("10081", "0.5"):
+            await pilot.press("h")
+            await fill(app, pilot, minutes)
+            await until(lambda: f"{minutes} minutes: give 1 to 10080 (7 days)" in last(app, screen_lines))  # noqa: B023
         engine.handler.hook = None
         await pilot.press("A")
         await until(lambda: len(engine.handler.done) == 4)
@@ -181,6 +186,12 @@ async def test_alarms_are_acknowledged_and_shelved_the_most_urgent_one_first(
         ("shelve", {"alarm": "disk.low", "minutes": 5}),
         ("ack", {}),
     ]
+
+
+def test_until_when_an_alarm_is_silent() -> None:
+    noon = 1_790_000_000 // 86400 * 86400 + 12 * 3600.0
+    assert silent_until(noon, 30) == "silent until 12:30 (30 min)"
+    assert silent_until(noon, 1440) == "silent until Tue 22 Sep 12:00 (1440 min)"
 
 
 async def test_a_note_is_typed_and_an_empty_one_is_none(app: ConsoleApp, engine: SmallEngine, screen_lines) -> None:
@@ -345,6 +356,7 @@ async def test_orders_are_no_keys_where_the_run_is_not_shown(
         ("pause now", ":pause takes nothing after it"),
         ("retry g", "'g' is no group or trial"),
         ("export x.pdf", "end the name in one of .txt, .svg, .json, .csv"),
+        (f"export {__file__}", "end the name in one of .txt, .svg, .json, .csv"),  # before it asks to overwrite
     ],
 )
 async def test_a_command_that_cannot_be_is_one_line(

@@ -52,6 +52,21 @@ def test_editing() -> None:
     assert line.given == ["q"]
 
 
+def test_what_is_typed_replaces_a_default_and_other_keys_keep_it() -> None:
+    for key in ("left", "right", "home", "end"):
+        assert Line(initial="60", replace=True).type(key, "end", "5") == "605"
+    assert Line(initial="60", replace=True).type("backspace", "5") == "65"
+    line = Line(initial="60", replace=True)
+    assert [span.text for span in line.prompt.lines(40) if span.role == "reverse"] == ["60", " "]
+    assert line.type("3", "0") == "30"
+    line = Line(initial="60", replace=True)
+    line.prompt.insert("\r\n")  # nothing that can be shown replaces nothing
+    line.prompt.insert("30\n")
+    assert line.prompt.text == "30"
+    line.type("enter")
+    assert line.given == ["30"]
+
+
 def test_escape_and_ctrl_c_give_up() -> None:
     for key in ("escape", "ctrl+c"):
         line = Line(initial="abc", history=[])

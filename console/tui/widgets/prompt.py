@@ -29,8 +29,12 @@ class Prompt:
         hint: str = "",
         history: list[str] | None = None,
         complete: Complete | None = None,
+        replace: bool = False,
     ) -> None:
-        """`history`: lines given before, the newest last; what is given now is added to it."""
+        """`history`: lines given before, the newest last; what is given now is added to it.
+
+        `replace`: what is typed first takes the place of `initial`; any other key keeps it.
+        """
         self.label, self.hint = sanitize(label, limit=40), sanitize(hint, limit=200)
         self.text = sanitize(initial, limit=LONGEST)
         self.at = len(self.text)
@@ -41,24 +45,31 @@ class Prompt:
         self._offered: list[str] = []
         self._chosen = -1
         self._left = 0
+        self._selected = replace and bool(self.text)
 
     # --- keys ---
 
     def press(self, key: str, character: str | None = None) -> None:
         """One key; `character` is what it prints, if anything."""
         if key == "tab":
+            self._selected = False
             self._next_completion()
             return
         self._offered, self._chosen = [], -1
         handler = _KEYS.get(key)
         if handler is not None:
+            self._selected = False
             handler(self)
         elif character is not None and character.isprintable():
             self.insert(character)
 
     def insert(self, text: str) -> None:
         """Put text in at the cursor, on one line and without what a terminal would obey."""
-        clean = sanitize(text.rstrip("\r\n"), limit=LONGEST)[: max(0, LONGEST - len(self.text))]
+        clean = sanitize(text.rstrip("\r\n"), limit=LONGEST)
+        if clean and self._selected:
+            self._selected = False
+            self._edit("", 0)
+        clean = clean[: max(0, LONGEST - len(self.text))]
         if clean:
             self._edit(self.text[: self.at] + clean + self.text[self.at :], self.at + len(clean))
 
@@ -160,7 +171,9 @@ class Prompt:
         before = shown[:at]
         if self._left and before and cell_len(before[0]) == 1:
             before = f"…{before[1:]}"
-        return line(Span(before), Span(shown[at], "reverse"), Span(shown[at + 1 :]))
+        return line(
+            Span(before, "reverse" if self._selected else ""), Span(shown[at], "reverse"), Span(shown[at + 1 :])
+        )
 
 
 def _whole_parts(note: str, cells: int) -> str:
