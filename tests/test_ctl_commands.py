@@ -188,6 +188,15 @@ class Terminal(io.StringIO):
         return True
 
 
+def test_a_note_is_one_line_of_at_most_500_characters(live, do):
+    code, out, err = do("note", "x" * 501)
+    assert (code, out) == (2, "") and "note: 501 characters, and at most 500 are kept" in err and err.count("\n") == 1
+    assert "--reason: 600 characters" in do("pause", "--reason", "y" * 600)[2]
+    assert live.commands == []
+    assert do("note", "one\ntwo", "x" * 400)[0] == 0
+    assert live.commands == [("note", {"text": f"one two {'x' * 400}"})]
+
+
 @pytest.mark.parametrize(
     ("words", "answer", "done"),
     [
@@ -315,10 +324,22 @@ def test_a_trial_live_and_recorded(live, do):
     assert (tokens["call"], tokens["tokens"]) == (7, [{"id": 5, "text": "\x1b", "logprob": -0.25}])
     assert '-0.2500        5  ""' in do("trial", "g2/t1", "--kind", "tokens")[1]
     assert "note: " in do("trial", "g1/t1", "--kind", "log")[1]
-    assert "no calls of this step" in do("trial", "g2/t1", "--step", "2")[1]
+    for words, says in [
+        (["g9/t1"], "g9 does not exist in step 0: there are g1 to g2"),
+        (["g2/t3"], "g2/t3 does not exist in step 0: there are t1 to t2"),
+        (["g2/t1", "--try", "2"], "g2/t1 has no try 2 in step 0: there was one try"),
+        (["g2/t1", "--step", "2"], "step 2 does not exist in run run-1: there are 0 to 0"),
+    ]:
+        assert do("trial", *words) == (2, "", f"quarterdeck: {says}\n")
+    live.emit(ev.StepStarted(step=1, groups=3, policy_version=1))
+    assert "no group has begun" in do("trial", "g1/t1")[2]
+    live.emit(ev.GroupStarted(step=1, group=2, task="t", size=1))
+    assert do("trial", "g3/t1")[:2] == (0, "note: no model call has been answered yet\n")
+    assert "there are t1 to t2" in do("trial", "g2/t3", "--step", "0")[2]
+    assert "call 300" in do("trial", "g2/t1", "--step", "0")[1]
     live.do(live.engine.finish)
     live.do(live.engine.server.close)
-    assert do("first", "trial", "g2/t1")[1] == out
+    assert do("first", "trial", "g2/t1", "--step", "0")[1] == out
 
 
 def test_the_help_has_every_command_and_argument(capsys):

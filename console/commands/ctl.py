@@ -105,6 +105,8 @@ def _ctl_epilog() -> str:
             "--run RUN says the same, and is needed for a run that is called like a command. Groups and trials are",
             "named as the console shows them, from g1 and t1.",
             "",
+            f"A note, and the words of --reason, are one line of at most {REASON_LIMIT} characters.",
+            "",
             "exit codes: 0 done, or possible with --dry-run; 1 refused by the run; 2 bad usage, or no answer.",
             "",
             "examples:",
@@ -232,7 +234,7 @@ def _command(spec: CommandSpec, rest: list[str], args: argparse.Namespace) -> Co
         scalars["on"] = False
     if args.step is not None:
         scalars["step"] = args.step
-    command = new_command(spec.name, scalars, reason=sanitize(args.reason, REASON_LIMIT), dry_run=args.dry_run)
+    command = new_command(spec.name, scalars, reason=_line(args.reason, "--reason"), dry_run=args.dry_run)
     fault = fault_of(command)
     if fault:
         raise UsageError(fault.replace(spec.name, name, 1))
@@ -247,7 +249,7 @@ def _target(spec: CommandSpec, name: str, words: list[str]) -> Scalars:
             return {}
         if len(words) > 1 and text.name != "text":
             raise UsageError(f"{name}: one {text.name} at a time, not {' '.join(words)}")
-        return {text.name: sanitize(" ".join(words), REASON_LIMIT)}
+        return {text.name: _line(" ".join(words), name)}
     if len(words) > 1 and spec.target != "none":
         raise UsageError(f"{name}: one target at a time, not {' '.join(words)}")
     target = words[0] if words else None
@@ -262,6 +264,14 @@ def _target(spec: CommandSpec, name: str, words: list[str]) -> Scalars:
     if spec.target == "group" and "trial" in scalars:
         raise UsageError(f"{name} takes a group, not a trial: {str(target).partition('/')[0]}")
     return scalars
+
+
+def _line(text: str, what: str) -> str:
+    """Words for the record, on one line. Raises `UsageError` rather than to cut them."""
+    text = " ".join(text.splitlines())
+    if len(text) > REASON_LIMIT:
+        raise UsageError(f"{what}: {len(text)} characters, and at most {REASON_LIMIT} are kept")
+    return sanitize(text, REASON_LIMIT)
 
 
 def _number(name: str, arg: ArgSpec, text: str) -> float | int | None:

@@ -17,7 +17,9 @@ from console.control.messages import Ask, Content, ContentKind, Turn
 from console.control.runs import RunInfo, load_view
 from console.errors import UsageError
 from console.records.content import TrialContent
+from console.records.run_dir import RunRecord
 from console.state.lines import trial_name
+from console.state.model import RunState
 from console.state.sanitize import sanitize
 
 ITEMS_SHOWN, ITEMS_AT_MOST = 1000, 100_000
@@ -32,6 +34,8 @@ def show_trial(run: RunInfo, words: list[str], args: argparse.Namespace) -> int:
     if not 1 <= limit <= ITEMS_AT_MOST:
         raise UsageError(f"--limit {limit}: give 1 to {ITEMS_AT_MOST}")
     content = _gather(_asker(run, args.timeout), ask, limit)
+    if content.calls == 0 and not content.over and ask.kind in ("transcript", "tokens"):
+        content.note = "no model call has been answered yet"
     if args.json:
         say(json.dumps(_record(run, ask, content)))
         return 0
@@ -56,15 +60,53 @@ def _ask(run: RunInfo, words: list[str], args: argparse.Namespace) -> Ask:
     for option in ("try", "call"):
         if getattr(args, option) == 0:
             raise UsageError(f"--{option} counts from 1")
-    step, try_ = args.step, getattr(args, "try")
-    if step is None:
-        step = load_view(run).state.step
-    if step is None:
+    try_ = getattr(args, "try")
+    step, group, trial = args.step, int(target["group"] or 0), int(target["trial"] or 0)
+    state = _state_of_step(run, step)
+    if state.step is None:
         raise UsageError(f"run {run.run_id} has no step yet")
+    step = state.step
+    _check(state, group, trial, try_)
     return Ask(
-        id=uuid.uuid4().hex, kind=kind, step=step, group=int(target["group"] or 0), trial=int(target["trial"] or 0),
+        id=uuid.uuid4().hex, kind=kind, step=step, group=group, trial=trial,
         try_=-1 if try_ is None else try_ - 1, call=-1 if args.call is None else args.call - 1,
     )  # fmt: skip
+
+
+def _state_of_step(run: RunInfo, step: int | None) -> RunState:
+    """The run as it is, or as it was at the end of an earlier step. Raises `UsageError` for no such step."""
+    view = load_view(run)
+    if step is None or step == view.state.step:
+        return view.state
+    row = next((row for row in view.history.rows if row.step == step), None)
+    if row is None:
+        there = [row.step for row in view.history.rows] + [s for s in [view.state.step] if s is not None]
+        known = f"there are {min(there)} to {max(there)}" if there else "there is none yet"
+        raise UsageError(f"step {step} does not exist in run {run.run_id}: {known}")
+    return RunRecord(run.run_dir).view_at(seq=row.seq).state
+
+
+def _check(state: RunState, group: int, trial: int, try_: int | None) -> None:
+    """Raises `UsageError` for a group, trial or try that there is not."""
+    found = state.groups.get(group)
+    where = f"in step {state.step}"
+    if found is None:
+        names = [f"g{index + 1}" for index in sorted(state.groups)]
+        known = "no group has begun" if not names else f"there {_range(names)}"
+        raise UsageError(f"g{group + 1} does not exist {where}: {known}")
+    if trial >= len(found.trials):
+        names = [f"t{index + 1}" for index in range(len(found.trials))]
+        raise UsageError(f"{trial_name(group, trial)} does not exist {where}: there {_range(names) or 'is none'}")
+    tries = found.trials[trial].try_ + 1
+    if try_ is not None and try_ > tries:
+        many = f"were {tries} tries" if tries > 1 else "was one try"
+        raise UsageError(f"{trial_name(group, trial)} has no try {try_} {where}: there {many}")
+
+
+def _range(names: list[str]) -> str:
+    if len(names) < 2:
+        return f"is {names[0]} only" if names else ""
+    return f"are {names[0]} to {names[-1]}"
 
 
 def _asker(run: RunInfo, timeout: float) -> Callable[[Ask], Content]:
