@@ -27,13 +27,16 @@ async def round_trips(scene: str, count: int) -> tuple[list[float], list[float]]
     with Engine(scene) as engine:
         async with await ControlClient.connect(engine.socket) as client:
             accepted: asyncio.Queue[tuple[str, float]] = asyncio.Queue()
+            attached = asyncio.Event()
 
             async def follow() -> None:
                 async for item in client.subscribe():
+                    attached.set()
                     if isinstance(item, ev.CommandAccepted):
                         accepted.put_nowait((item.id, time.perf_counter()))
 
             following = asyncio.create_task(follow())
+            await attached.wait()
             to_accepted, to_result = [], []
             for _ in range(WARM + count):
                 command = new_command("pause")

@@ -30,7 +30,12 @@ TASK = "task-number-"
 """What is on the screen once the run is."""
 BUSY = SCENES["busy"]
 WHAT = f"{BUSY.trials} trials, {BUSY.dirty} dirty a tick, {HERTZ} Hz"
-PAGES = {"trial, transcript grows": ("t", "Transcript"), "events": ("E", "Events"), "metrics": ("m", "KL")}
+PAGES = {
+    "trial, transcript grows": ("t", "Transcript", "tail -F of its log", "turns.log"),
+    "events": ("E", "Events", "tail -F of the journal", "journal/0*.jsonl"),
+    "metrics": ("m", "KL", "", ""),
+}
+"""Key, a text on the page, and the file that somebody would follow instead."""
 HOUR = 120_000
 """About the events of an hour of 64 trials that end 32 calls a second."""
 

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from console.tui.source import Source
     from console.tui.themes import Themes
 
-_ENVIRONMENT = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_FPS": "20", "TEXTUAL_SMOOTH_SCROLL": "0", "ESCDELAY": "50"}
+_ENVIRONMENT = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_FPS": "40", "TEXTUAL_SMOOTH_SCROLL": "0", "ESCDELAY": "40"}
 """What Textual reads when it is imported. ESCDELAY: milliseconds until a lone escape is the key of that name."""
 _LIMITED_TERMINALS = frozenset({"linux", "vt100", "vt220", "ansi"})
 _PYTHONS_CTYPES = ("C.UTF-8", "C.utf8", "UTF-8")
 _NO_TERMINALS = frozenset({"", "dumb", "unknown"})
 CRASHED = 7
+SWITCH_SECONDS = 0.001
+"""How long a thread that reads a journal or a log may keep the interpreter while a key waits for its paint."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,7 @@ def run_console(
 
     gc.freeze()
     gc.enable()
+    sys.setswitchinterval(SWITCH_SECONDS)
     app = ConsoleApp(
         source, themes, theme, look.ascii or ascii_only(), look.read_only, leave_after,
         notice="; ".join(x for x in (notice, trouble) if x), keymap=keymap, notify=look.notify, mouse=look.mouse,

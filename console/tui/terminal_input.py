@@ -39,7 +39,7 @@ class InputParser(XTermParser):
     def tick(self) -> Iterable[Message]:
         """Messages that were waited for long enough: an escape that begins no sequence.
 
-        The driver asks after each read, and then after 100 ms of silence; half of that is enough to tell.
+        The driver asks after each read, and then after 100 ms of silence; less than half of that is enough to tell.
         """
         if self._timeout_time is not None and sys.__stdin__ is not None:
             select.select([sys.__stdin__.fileno()], [], [], max(0.0, self._timeout_time - get_time()))
