@@ -156,6 +156,27 @@ def test_the_only_live_run_is_followed_without_a_name(start, capsys):
     assert [r["type"] for r in records] == ["launch", "step", "step", "step", "done"]
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_a_socket_is_followed_without_a_console(start, capsys, monkeypatch, tmp_path, known):
+    start(steps=3)  # another run: not the one that is meant
+    _, run_dir = start(steps=3)
+    run = find_run(str(run_dir))
+    if not known:  # as behind a forwarded socket
+        monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "elsewhere"))
+    assert quarterdeck(["attach", "--socket", run.socket, "--headless"]) == 0
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [r["type"] for r in records] == ["launch", "step", "step", "step", "done"]
+    assert records[0]["run_dir"] == str(run_dir)
+    code = quarterdeck(["attach", "--socket", str(tmp_path / "none"), "--plain"])
+    assert code == 2 and "no socket there" in capsys.readouterr().err
+
+
+def test_a_plain_log_is_not_followed(capsys, tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 0}\n')
+    assert quarterdeck(["attach", str(tmp_path), "--plain"]) == 2
+    assert "a plain log of the cookbook" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["runs", "ctl"])
 def test_help_teaches(name, capsys):
     with pytest.raises(SystemExit) as end:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from console.commands.look import add_look, look_of
 from console.commands.parsing import Parser
-from console.control.runs import find_run, list_runs
+from console.control.runs import find_run, list_runs, run_behind
 from console.errors import UsageError
 from console.records.opening import is_plain_log
 from console.tui.main import attach, choose, replay, require_terminal
@@ -32,16 +32,20 @@ def attach_main(argv: list[str]) -> int:
     parser.add_argument("--plain", action="store_true", help="follow as readable lines instead")
     add_look(parser)
     args = parser.parse_args(argv)
-    if args.headless or args.plain:
-        from console.headless import run_headless
-
-        return run_headless(find_run(args.run), plain=args.plain, owned=False)
-    look = look_of(args)
     if args.socket is not None:
         if args.run is not None:
             raise UsageError("name a run or --socket, not both")
         if not args.socket.is_socket():
             raise UsageError(f"--socket {args.socket}: no socket there; forward the engine's, `runs --json` names it")
+    if args.headless or args.plain:
+        from console.headless import follow_headless
+
+        if args.run is not None and is_plain_log(args.run):
+            raise UsageError(f"{args.run}: a plain log of the cookbook, nothing to follow: replay or export it")
+        run = find_run(args.run) if args.socket is None else run_behind(args.socket) or args.socket
+        return follow_headless(run, plain=args.plain)
+    look = look_of(args)
+    if args.socket is not None:
         return attach(args.socket, look=look)
     if args.run is not None and is_plain_log(args.run):
         return attach(Path(args.run), look=look)

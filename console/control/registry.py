@@ -90,7 +90,10 @@ def register(
 
 
 def entries() -> list[RunEntry]:
-    """The newest line of each run, in order of registration; unreadable lines are skipped."""
+    """The newest line of each run, in order of registration; of the runs of one directory the last one.
+
+    Unreadable lines are skipped.
+    """
     try:
         data = (state_dir() / _FILE).read_bytes()
     except FileNotFoundError:
@@ -98,13 +101,18 @@ def entries() -> list[RunEntry]:
     except OSError as error:
         raise ControlError(f"the run registry in {state_dir()} cannot be read: {error.strerror}") from None
     newest: dict[str, RunEntry] = {}
+    places: dict[str, str] = {}
     for line in data.splitlines():
         try:
             entry = msgspec.json.decode(line, type=RunEntry)
         except msgspec.DecodeError:
             continue
         newest.pop(entry.run_id, None)
+        before = places.get(entry.run_dir)
+        if before not in (None, entry.run_id) and before in newest and newest[before].run_dir == entry.run_dir:
+            del newest[before]  # the directory was made anew; nothing is left of the run that it held
         newest[entry.run_id] = entry
+        places[entry.run_dir] = entry.run_id
     return list(newest.values())
 
 

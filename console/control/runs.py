@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from console.control.client import read_view
+from console.control.client import greet, read_view
 from console.control.follow import Item, LinkDown, RunFollower
 from console.control.registry import RunEntry, engine_alive, entries
 from console.errors import ControlError, RecordingError, UsageError
@@ -165,6 +165,28 @@ async def run_items(run: RunInfo) -> AsyncGenerator[Item, None]:
                     break  # an engine that lives and does not answer: its files will do
     async for item in _file_items(run, cursor):
         yield item
+
+
+def run_behind(socket: Path) -> RunInfo | None:
+    """The registered run whose engine answers on a socket; None for one of elsewhere, as a forwarded one is.
+
+    Raises:
+        ControlError: nobody answers there.
+    """
+    hello = greet(socket, timeout=5.0)
+    here = [e for e in entries() if e.run_id == hello.run_id and e.socket is not None and _same(e.socket, str(socket))]
+    return info_of(here[-1]) if here else None
+
+
+async def socket_items(socket: Path) -> AsyncGenerator[Item, None]:
+    """A run's stream as `run_items` has it, of an engine of which nothing is known but a socket.
+
+    Ends with the run, or when the socket is gone; until then a lost line is waited for.
+    """
+    follower = RunFollower(socket, alive=socket.exists)
+    async with aclosing(follower.items()) as items:
+        async for item in items:
+            yield item
 
 
 async def _file_items(run: RunInfo, cursor: int | None) -> AsyncGenerator[Item, None]:

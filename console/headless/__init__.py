@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
 from typing import TextIO
 
 from console.control.follow import LinkDown, LinkUp
-from console.control.runs import RunInfo, run_items
+from console.control.runs import RunInfo, run_items, socket_items
 from console.headless.output import OutputClosed, Reporter
 from console.headless.status import status_line
 from console.headless.stop import Stopper
@@ -25,8 +26,12 @@ KEPT_CODES = frozenset({0, 2, 4, 5, 6})
 """Exit codes of a run that a later signal does not replace: their cause came first."""
 
 
-def follow_headless(run: RunInfo, *, plain: bool = False, out: TextIO | None = None, err: TextIO | None = None) -> int:
+def follow_headless(
+    run: RunInfo | Path, *, plain: bool = False, out: TextIO | None = None, err: TextIO | None = None
+) -> int:
     """Report a live or finished run until its end, and return its exit code; 7 when its engine died without a word.
+
+    A path is a socket behind which an engine of elsewhere is.
 
     Raises:
         RecordingError: there is no readable journal.
@@ -85,11 +90,11 @@ def end_of(view: RunView) -> tuple[int, str, str]:
     return state.exit_code, status, state.reason
 
 
-async def _follow(run: RunInfo, reporter: Reporter) -> RunView:
+async def _follow(run: RunInfo | Path, reporter: Reporter) -> RunView:
     view = RunView()
     ticker = asyncio.create_task(_tick(reporter))
     try:
-        async for item in run_items(run):
+        async for item in socket_items(run) if isinstance(run, Path) else run_items(run):
             if isinstance(item, RunView):
                 view = item
                 reporter.show(view)

@@ -1,6 +1,7 @@
 """Runs are found and judged by what is true, not by a process id."""
 
 import os
+import shutil
 import socket as sockets
 import stat
 import subprocess
@@ -124,6 +125,19 @@ def test_torn_and_foreign_lines_cost_only_themselves(tmp_path):
     assert stat.S_IMODE(state_dir().stat().st_mode) == 0o700
 
 
+def test_a_directory_made_anew_holds_one_run(tmp_path):
+    for run_id in ("run-1", "run-2"):
+        shutil.rmtree(tmp_path / "a", ignore_errors=True)
+        add(make_run(tmp_path / "a", run_id, finished=("completed", 0)), run_id, "first")
+    assert [run.run_id for run in list_runs(missing=True)] == ["run-2"]
+    assert find_run("first").run_id == find_run("run-").run_id == "run-2"
+    with pytest.raises(UsageError, match="no run 'run-1'"):
+        find_run("run-1")
+    add(make_run(tmp_path / "b", "run-1"), "run-1", "moved")
+    add(tmp_path / "a", "run-2", "first")
+    assert [run.run_id for run in list_runs()] == ["run-2", "run-1"]
+
+
 def test_find_run(tmp_path):
     with pytest.raises(UsageError, match="no run is live: name a run"):
         find_run()
@@ -184,7 +198,7 @@ def test_a_state_directory_that_cannot_be_is_one_line(tmp_path, monkeypatch):
 def test_many_writers_leave_whole_lines(tmp_path):
     code = (
         "import sys; from console.control.registry import register\n"
-        "for i in range(50): register(f'{sys.argv[1]}-{i}', '/nowhere/' + 'x' * 3000, 'n', 0, None, 0.0)"
+        "for i in range(50): register(f'{sys.argv[1]}-{i}', f'/nowhere/{sys.argv[1]}-{i}' + 'x' * 3000, 'n', 0, None, 0.0)"
     )
     writers = [subprocess.Popen([sys.executable, "-c", code, str(n)]) for n in range(3)]
     assert [w.wait(60) for w in writers] == [0, 0, 0]
