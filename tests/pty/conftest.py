@@ -87,9 +87,9 @@ class Terminal:
                 self.reap()
         return len(self.raw) - before
 
-    def settle(self, quiet: float = 0.025, at_most: float = 0.2) -> None:
-        """Read until something came and then nothing for `quiet` seconds."""
-        end, came = time.monotonic() + at_most, False
+    def settle(self, quiet: float = 0.025, at_most: float = 0.2, came: bool = False) -> None:
+        """Read until something came and then nothing for `quiet` seconds; `came`: it has come already."""
+        end = time.monotonic() + at_most
         while (now := time.monotonic()) < end and self.status is None:
             if self._read(quiet if came else end - now):
                 came = True
@@ -140,7 +140,7 @@ class Terminal:
         before = self.raw.count(b"\x1b[?1049h")
         self.signal(signal.SIGCONT)
         self.until(lambda: self.raw.count(b"\x1b[?1049h") > before)
-        self.settle(quiet=0.2, at_most=2.0)
+        self.settle(quiet=0.2, at_most=2.0, came=True)
 
     def drop(self) -> None:
         """The line drops: nobody is at the other end any more."""

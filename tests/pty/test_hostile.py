@@ -123,7 +123,7 @@ class Visit:
 
     def repaint(self) -> None:
         """Nothing is left of what was shown before, and nothing is in the wrong place."""
-        self.term.settle(quiet=0.2)
+        self.term.settle(quiet=0.2, at_most=1.0, came=True)
         before = self._timeless()
         self.term.repaint()
         self.look()
