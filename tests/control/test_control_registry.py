@@ -198,7 +198,9 @@ def test_a_state_directory_that_cannot_be_is_one_line(tmp_path, monkeypatch):
 def test_many_writers_leave_whole_lines(tmp_path):
     code = (
         "import sys; from console.control.registry import register\n"
-        "for i in range(50): register(f'{sys.argv[1]}-{i}', f'/nowhere/{sys.argv[1]}-{i}' + 'x' * 3000, 'n', 0, None, 0.0)"
+        "for i in range(50):\n"
+        "    run = f'{sys.argv[1]}-{i}'\n"
+        "    register(run, f'/nowhere/{run}' + 'x' * 3000, 'n', 0, None, 0.0)"
     )
     writers = [subprocess.Popen([sys.executable, "-c", code, str(n)]) for n in range(3)]
     assert [w.wait(60) for w in writers] == [0, 0, 0]
