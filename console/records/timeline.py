@@ -6,6 +6,7 @@ gathered apart: in pieces, on a thread of the caller's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import msgspec
@@ -16,6 +17,8 @@ BUCKETS = 1024
 """Slices of time in which outcomes are counted; up to twice as many while a run goes on."""
 ALARMS_KEPT = 4096
 HOLES_KEPT = 256
+ROUNDING = 1e-6
+"""Of a slice: an event at its very end is in it."""
 Tally = dict[str, int]
 """Kind of end to number of tries. Kinds are outcome classes; `completed` is pass, partial or zero by its reward."""
 
@@ -66,7 +69,7 @@ class Marks(msgspec.Struct, frozen=True, kw_only=True):
     holes: tuple[Gap, ...] = ()
 
     def between(self, start: float, end: float) -> Tally:
-        """Tries that ended from `start` to before `end`, in whole slices: each slice is in one such stretch."""
+        """Tries that ended after `start`, up to `end`, in whole slices: each slice is in one such stretch."""
         first = max(0, self._slice(start))
         found: Tally = {}
         for tally in self.mix[first : max(first, self._slice(end))]:
@@ -156,7 +159,8 @@ class MarkScan:
         )  # fmt: skip
 
     def _count(self, ts: float, tally: Tally) -> None:
-        while (at := max(0, int((ts - self._start) / self._width))) >= 2 * BUCKETS:
+        # A slice has its end, not its start: what ends with the recording is in the last one before it.
+        while (at := max(0, math.ceil((ts - self._start) / self._width - ROUNDING) - 1)) >= 2 * BUCKETS:
             self._widen()
         while len(self._mix) <= at:
             self._mix.append({})

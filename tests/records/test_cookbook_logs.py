@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from console.errors import RecordingError
 from console.journal import events as ev
 from console.records import cookbook_log
+from console.records.marking import MarkReader
 from console.records.opening import is_plain_log, open_run
 from console.records.run_dir import RunRecord
 from console.state.reduce import fold
@@ -124,6 +125,20 @@ def test_a_finished_run_has_ended(tmp_path: Path) -> None:
     write(tmp_path, [metrics(n) for n in range(4)], [{"name": "final", "batch": 4, "state_path": "x", "final": True}])
     state = open_run(tmp_path).view_at_end().state
     assert (state.status, state.exit_code) == ("finished", 0) and state.checkpoints[0].name == "final"
+
+
+@pytest.mark.parametrize("exported", [True, False])
+def test_the_marks_have_every_trial_also_those_that_end_with_the_log(tmp_path: Path, exported: bool) -> None:
+    steps = 30
+    write(tmp_path, [metrics(n, **{"time/sampling": 10.0, "time/total": 9.7 + n / 7}) for n in range(steps)])
+    for step in range(steps if exported else 0):
+        summaries(tmp_path, step, [trajectory(step, g, t, float(t)) for g in range(2) for t in range(2)])
+    record = open_run(tmp_path)
+    reader = MarkReader(record)
+    reader.begin(30)
+    line = record.timeline()
+    assert reader.marks is not None and line.first_ts is not None and line.last_ts is not None
+    assert sum(reader.marks.between(line.first_ts, line.last_ts).values()) == 4 * steps
 
 
 def test_our_outcome_classes_come_back(tmp_path: Path) -> None:
