@@ -9,9 +9,9 @@ from console.commands.look import LOOK_HELP, add_look, look_of
 from console.commands.parsing import Parser
 from console.commands.start import Watch, preflight_findings, start
 from console.errors import UsageError
-from console.findings import errors, report, report_json
+from console.findings import Finding, errors, report, report_json
 from console.launching import require_engine
-from console.training.options import parse
+from console.training.options import parse, parse_all
 
 _FLAGS = {"--headless": "headless", "--plain": "plain", "--detach": "detach"}
 
@@ -27,13 +27,26 @@ def train_main(argv: list[str]) -> int:
     add_look(parser)
     args, argv = parser.parse_known_args(argv)
     watch, check, as_json, words = _flags(argv)
-    options = parse(words)
     if check:
         require_engine()
-        findings = preflight_findings(options, os.environ, whole=True)
+        findings = _all_findings(words)
         sys.stdout.write((report_json if as_json else report)(findings) + "\n")
         return 2 if errors(findings) else 0
-    return start(options, watch, look_of(args))
+    return start(parse(words), watch, look_of(args))
+
+
+def _all_findings(words: list[str]) -> list[Finding]:
+    """Also of the other options, when some do not fit. Raises `UsageError` for words that are no options."""
+    options, faults = parse_all(words)
+    keys = {fault.key for fault in faults}
+    findings = [
+        Finding(code="option.value", object=fault.key, message=fault.text.replace(f"{fault.key} ", "", 1))
+        for fault in faults
+    ]
+    if options is not None:
+        # An option that was left out has its default meanwhile: what is said of that does not help.
+        findings += [f for f in preflight_findings(options, os.environ, whole=True) if f.object not in keys]
+    return findings
 
 
 def _flags(argv: list[str]) -> tuple[Watch, bool, bool, list[str]]:

@@ -39,6 +39,7 @@ class Board:
 
     Attributes:
         on_failure: called when the journal takes an event no more; the run must end, for nothing else is true.
+        on_moved: called when the run directory is no longer where it was.
         notifier: told of every event, to be set before `start`; None: nobody wants to be told.
 
     Args:
@@ -75,12 +76,14 @@ class Board:
         self._closed = self._rules_failed = False
         self.notifier: Notifier | None = None
         self.on_failure: Callable[[OSError], None] = lambda error: None
+        self.on_moved: Callable[[], None] = lambda: None
+        self._host = HostWatch(run_dir, self.emit, lambda: self.on_moved())
 
     async def start(self) -> None:
         """Bind the socket and begin to watch for alarms and over the host."""
         await self.server.start()
         spawn(self._watch_alarms(), self._tasks)
-        spawn(HostWatch(self.run_dir, self.emit).run(), self._tasks)
+        spawn(self._host.run(), self._tasks)
         if self.notifier is not None:
             self.notifier.start()
 
@@ -97,6 +100,11 @@ class Board:
         except OSError as error:
             self.on_failure(error)
             raise
+
+    @property
+    def moved(self) -> bool:
+        """Whether the run directory is no longer where it was."""
+        return self._host.moved
 
     def _written(self, line: bytes, event: ev.Event) -> None:
         apply(self.view, event)

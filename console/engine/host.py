@@ -30,10 +30,14 @@ class HostWatch:
 
     Args:
         run_dir: its file system is watched; emit: appends an event.
+        on_moved: called at each look at which the directory is no longer where it was.
     """
 
-    def __init__(self, run_dir: Path, emit: Callable[[ev.Event], None]) -> None:
-        self._run_dir, self._emit = run_dir, emit
+    def __init__(
+        self, run_dir: Path, emit: Callable[[ev.Event], None], on_moved: Callable[[], None] = lambda: None
+    ) -> None:
+        self._run_dir, self._emit, self._on_moved = run_dir, emit, on_moved
+        self._was = _inode(run_dir)
         self._told: ev.HostStats | None = None
         self._told_at = 0.0
         self._lag = 0.0
@@ -48,10 +52,17 @@ class HostWatch:
             self._lag = max(self._lag, loop.time() - before - TICK_SECONDS)
             if loop.time() - looked >= LOOK_SECONDS:
                 looked = loop.time()
+                if await asyncio.to_thread(lambda: self.moved):
+                    self._on_moved()
                 try:
                     self.report(await asyncio.to_thread(measure, self._run_dir), looked)
                 except (OSError, psutil.Error) as problem:
                     log.warning("cannot look at the host: %s", problem)
+
+    @property
+    def moved(self) -> bool:
+        """Whether the run directory was moved, removed or replaced since the watch was made."""
+        return _inode(self._run_dir) != self._was
 
     def report(self, stats: ev.HostStats, now: float) -> None:
         """Tell of a look at `now` (monotonic seconds), if it is due; the loop's lag is added."""
@@ -72,6 +83,15 @@ def measure(run_dir: Path) -> ev.HostStats:
         with contextlib.suppress(psutil.Error):  # it has ended meanwhile
             rss += process.memory_info().rss
     return ev.HostStats(disk_free=disk.free, disk_total=disk.total, rss=rss, memory_total=_memory())
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    """Which directory it is, None when there is none. Other errors pass: a mount that hangs moves nothing."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _memory() -> int:

@@ -70,6 +70,7 @@ class Engine:
         self._thread: TrainingThread | None = None
         self.board = Board(run_dir, run_id, socket_path(run_id), EngineCommands(self))
         self.board.on_failure = self._journal_failed
+        self.board.on_moved = lambda: self.end(self._moved())
         self.board.notifier = Notifier.of(options.console, self.board.emit)
         before = self.board.view.state
         # Totals are the run's, so that a token budget holds over restarts; what was lost is each engine's own alarm.
@@ -131,7 +132,16 @@ class Engine:
         """What the journal does not hold did not happen, so the run cannot go on."""
         if not self.ending:
             log.error("the run ends: %s", error)
-        self.end(Cause(status="failed", exit_code=7, reason=one_line(str(error))))
+        cause = Cause(status="failed", exit_code=7, reason=one_line(str(error)))
+        self.end(self._moved() if self.board.moved else cause)
+
+    def _moved(self) -> Cause:
+        reason = f"the run directory {self.run_dir} was moved or removed while the run went on"
+        return Cause(status="failed", exit_code=7, reason=one_line(reason))
+
+    def _cause_of(self, error: Exception) -> Cause:
+        """What an error stands for. When the run directory is gone, all else that fails follows from it."""
+        return self._moved() if self.board.moved else cause_of(error)
 
     # --- the run --------------------------------------------------------------------------------------------------
 
@@ -144,10 +154,10 @@ class Engine:
         except asyncio.CancelledError:
             raise
         except QuarterdeckError as error:
-            self._causes.give(cause_of(error))
+            self._causes.give(self._cause_of(error))
         except Exception as error:
             log.exception("the engine failed")
-            self._causes.give(cause_of(error))
+            self._causes.give(self._cause_of(error))
         finally:
             cause = await self._wind_up()
         return cause
@@ -237,7 +247,7 @@ class Engine:
             self._causes.give(self.steering.latch.cause)
         elif result.error is not None:
             log.error("the training loop failed", exc_info=result.error)
-            self._causes.give(cause_of(result.error))
+            self._causes.give(self._cause_of(result.error))
 
     async def _unless_ending(self, work: asyncio.Future[Any]) -> bool:
         """Wait for the work or for the end, whichever comes first; whether the work was done. Raises what it raised."""
@@ -273,7 +283,7 @@ class Engine:
             if result.kept:
                 await workshop.capture.sync()
         except QuarterdeckError as error:
-            self.end(cause_of(error))
+            self.end(self._cause_of(error))
             raise
         self.steering.budgets.check()  # before the next step begins, however short this one was
         return result

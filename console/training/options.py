@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -25,6 +25,14 @@ from console.training.schema import FLAGS, Option, load_schema
 from console.training.schema_values import ValueProblem, check_url, command_words, from_text, from_toml, resolve_path
 
 Scalar = float | int | str | bool | None
+
+
+class ValueFault(NamedTuple):
+    """An option that does not fit: its key, and the line about it."""
+
+    key: str
+    text: str
+
 
 _PATH, _URL, _COMMAND = {"kind": "path"}, {"kind": "url"}, {"kind": "command"}
 _KEY = re.compile(r"[\w.@-]+")
@@ -206,7 +214,31 @@ def parse(argv: Sequence[str], *, cwd: Path | None = None) -> RunOptions:
     Raises:
         UsageError: an unknown option, a value of a wrong type, a missing required option, a file that cannot be read.
     """
-    cwd = cwd or Path.cwd()
+    faults: list[ValueFault] = []
+    values, source = _values(argv, cwd or Path.cwd(), faults)
+    if faults:
+        raise UsageError(faults[0].text)
+    return _assembled(values, source)
+
+
+def parse_all(argv: Sequence[str]) -> tuple[RunOptions | None, list[ValueFault]]:
+    """As `parse`, but goes on after an option that does not fit, for a check that tells everything.
+
+    Returns:
+        The options, those that do not fit left out; None when there is no run without them. And what does not fit.
+    """
+    faults: list[ValueFault] = []
+    values, source = _values(argv, Path.cwd(), faults)
+    try:
+        return _assembled(values, source), faults
+    except UsageError:
+        if not faults:
+            raise
+        return None, faults
+
+
+def _values(argv: Sequence[str], cwd: Path, faults: list[ValueFault]) -> tuple[dict[str, Any], Path | None]:
+    """Values by key, and the TOML file if there is one; an option that does not fit goes to `faults`."""
     values: dict[str, Any] = {}
     source: Path | None = None
     pairs: list[tuple[str, str]] = []
@@ -223,11 +255,13 @@ def parse(argv: Sequence[str], *, cwd: Path | None = None) -> RunOptions:
         else:
             raise UsageError(f"{word!r} is neither key=value nor a TOML file; see quarterdeck train --help")
     if source is not None:
-        values.update(_read_toml(source))
+        values.update(_read_toml(source, faults))
     for key, text in pairs:
-        option = _known(key, "")
-        values[key] = _converted(option, text, cwd, from_text, "")
-    return _assembled(values, source)
+        try:
+            values[key] = _converted(_known(key, ""), text, cwd, from_text, "")
+        except UsageError as problem:
+            faults.append(ValueFault(key, str(problem)))
+    return values, source
 
 
 def _assembled(values: dict[str, Any], source: Path | None) -> RunOptions:
@@ -262,7 +296,7 @@ def _thresholds(values: dict[str, float]) -> AlarmThresholds:
         raise UsageError(f"console.alarms.{problem}") from None
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def _read_toml(path: Path, faults: list[ValueFault]) -> dict[str, Any]:
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
@@ -271,8 +305,11 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: not valid TOML: {problem}") from None
     values: dict[str, Any] = {}
     for key, value in _leaves(tables, ""):
-        option = _known(key, f"{path}: ")
-        values[key] = _converted(option, value, path.resolve().parent, from_toml, f"{path}: ")
+        where = f"{path}: "
+        try:
+            values[key] = _converted(_known(key, where), value, path.resolve().parent, from_toml, where)
+        except UsageError as problem:
+            faults.append(ValueFault(key, str(problem)))
     return values
 
 

@@ -105,6 +105,27 @@ async def test_the_board_reports_its_host(board: Board, monkeypatch: pytest.Monk
     assert seen.loop_lag >= 0.0
 
 
+@pytest.mark.parametrize("how", ["moved", "removed", "replaced"])
+async def test_a_run_directory_that_is_gone_is_told(board: Board, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    monkeypatch.setattr(host, "TICK_SECONDS", 0.01)
+    monkeypatch.setattr(host, "LOOK_SECONDS", 0.02)
+    told: list[bool] = []
+    board.on_moved = lambda: told.append(board.moved)
+    await board.start()
+    await asyncio.sleep(0.1)
+    assert not told and not board.moved
+    away = board.run_dir.rename(board.run_dir.with_name("away"))
+    if how == "removed":
+        shutil.rmtree(away)
+    elif how == "replaced":
+        board.run_dir.mkdir()
+    for _ in range(500):
+        await asyncio.sleep(0.02)
+        if told:
+            break
+    assert told and all(told)
+
+
 async def test_children_count_as_memory_of_the_engine(tmp_path: Path) -> None:
     alone = measure(tmp_path).rss
     code = (

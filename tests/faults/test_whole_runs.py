@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 import msgspec
@@ -95,6 +96,22 @@ async def test_hold_waits_for_the_operator(run_engine, tasks, trial_file, tmp_pa
     assert [e.by for e in run.of(ev.TrialRetried)] == ["test"]
     order = [type(e).__name__ for e in run.events if type(e).__name__.startswith("Command")]
     assert order == ["CommandRequested", "CommandAccepted", "CommandFinished"]
+
+
+async def test_a_run_directory_that_is_moved_away_is_the_cause(run_engine, tasks, trial_file, tmp_path):
+    """Whether the engine notices it by itself, or a trial fails of it first."""
+    place, away = tmp_path / "run", tmp_path / "away"
+
+    async def during(engine):
+        await until(lambda: bool(engine.active_groups))
+        place.rename(away)
+        await until(lambda: engine.board._closed)
+        shutil.rmtree(place, ignore_errors=True)  # what writes by name makes it anew
+        away.rename(place)
+
+    run = await run_engine(tasks("create-file"), trial_file(), during=during)
+    assert run.exit_code == 7
+    assert run.of(ev.RunFinished)[0].reason == f"the run directory {place} was moved or removed while the run went on"
 
 
 async def test_hold_stops_at_its_deadline(run_engine, tasks, trial_file, tmp_path):

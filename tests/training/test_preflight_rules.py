@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from console.commands import train
 from console.errors import UsageError
 from console.findings import Finding, errors, refuse, report, report_json
 from console.training.options import RunOptions, parse
@@ -58,6 +59,31 @@ def test_a_run_directory_leaves_nothing_behind(words: list[str], tmp_path: Path)
     before = sorted(tmp_path.iterdir())
     assert found(words, f"config.log_path={tmp_path}/new/er/run") == []
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_check_tells_of_everything_also_beside_a_value_that_does_not_fit(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(train, "preflight_findings", lambda options, env, *, whole: preflight(options, ENV))
+    file = tmp_path / "run.toml"
+    file.write_text("harbor.runners = 'many'\n")
+    bad = [
+        str(file),
+        "config.lora_rank=x",
+        "config.unknown=1",
+        "config.num_substeps=-1",
+        "console.notify_command=no/such",
+    ]
+    assert train.train_main(["--check", "--json", *words, *bad]) == 2
+    told = {f["object"]: f["message"] for f in json.loads(capsys.readouterr().out)["findings"]}
+    assert set(told) == {
+        "harbor.runners", "config.lora_rank", "config.unknown", "config.num_substeps", "console.notify_command",
+    }  # fmt: skip
+    assert told["harbor.runners"].startswith(f"{file}: ") and "config.lora_rank" not in told["config.lora_rank"]
+    assert train.train_main(["--check", *words, "config.max_tokens=x", "config.lora_rank=y"]) == 2, "one is required"
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["option.value", "option.value"]
+    with pytest.raises(UsageError, match=r"^config\.lora_rank"):
+        train.train_main(["--headless", *words, "config.lora_rank=x", "config.max_tokens=y"])
 
 
 def test_a_notify_command_that_cannot_be_run(words: list[str], tmp_path: Path) -> None:
