@@ -98,8 +98,9 @@ async def test_hold_waits_for_the_operator(run_engine, tasks, trial_file, tmp_pa
     assert order == ["CommandRequested", "CommandAccepted", "CommandFinished"]
 
 
-async def test_a_run_directory_that_is_moved_away_is_the_cause(run_engine, tasks, trial_file, tmp_path):
+async def test_a_run_directory_that_is_moved_away_is_the_cause(run_engine, tasks, trial_file, tmp_path, monkeypatch):
     """Whether the engine notices it by itself, or a trial fails of it first."""
+    monkeypatch.setattr("console.engine.host.LOOK_SECONDS", 0.5)
     place, away = tmp_path / "run", tmp_path / "away"
 
     async def during(engine):
