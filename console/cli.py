@@ -12,11 +12,13 @@ from console.errors import QuarterdeckError
 HELP = """\
 quarterdeck: the operator console for agentic RL
 
-usage: quarterdeck COMMAND [ARGUMENTS]      quarterdeck COMMAND --help teaches each one
+usage: quarterdeck COMMAND [ARGUMENTS]
+       quarterdeck COMMAND --help teaches each one
 
 start a run
   demo      the whole main job on this machine, in about a minute; needs nothing
-  train     train a LoRA policy on Harbor tasks: [FILE.toml] config.K=V harbor.K=V console.K=V
+  train     train a LoRA policy on Harbor tasks: [FILE.toml] config.K=V
+            harbor.K=V console.K=V
 
 stand watch
   runs      list runs, live and recorded
@@ -29,9 +31,10 @@ tools
   keys      the console's keys; checks a file with others
   gateway   serve     the embedded CPU gateway on its own
 
-Leaving the console (q, d, a dropped line) never stops a run. Exit codes: 0 completed, 2 usage or preflight,
-3 stopped by the operator, 4 stopped by policy, 5 gateway lost, 6 capture integrity, 7 failed, 8 sandboxes left
-behind, 10 recording unreadable, 129, 130, 143 hang-up, interrupt, terminate.
+Leaving the console (q, d, a dropped line) never stops a run. Exit codes:
+0 completed, 2 usage or preflight, 3 stopped by the operator, 4 stopped by
+policy, 5 gateway lost, 6 capture integrity, 7 failed, 8 sandboxes left behind,
+10 recording unreadable, 129, 130, 143 hang-up, interrupt, terminate.
 """
 
 

@@ -9,9 +9,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from console.cli import run as quarterdeck
 from console.control.audit import read_audit
+from console.control.registry import register
 from console.control.runs import find_run
 from console.headless import follow_headless
 
@@ -182,6 +184,42 @@ def test_help_teaches(name, capsys):
     with pytest.raises(SystemExit) as end:
         quarterdeck([name, "--help"])
     assert end.value.code == 0 and "examples:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["demo", "train", "runs", "attach", "ctl", "replay", "export", "keys", "gateway"])
+def test_help_fits_the_terminal_and_breaks_no_word(name, capsys, monkeypatch):
+    def help_at(columns):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        try:
+            quarterdeck([name, "--help"])
+        except SystemExit:
+            pass
+        return capsys.readouterr().out
+
+    narrow, wide = help_at(80), help_at(120)
+    long = [line for line in narrow.splitlines() if len(line) > 80 and " " in line.strip()]
+    assert narrow and not long, long
+    assert sorted(narrow.replace(" \\\n", " ").split()) == sorted(wide.replace(" \\\n", " ").split())
+
+
+def test_the_overview_fits_a_terminal(capsys):
+    quarterdeck([])
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+def test_the_table_of_runs_fits_a_terminal(tmp_path, capsys, monkeypatch):
+    name = "a name that is " + "very " * 12 + "long 漢字" + "x" * 90
+    (tmp_path / "run").mkdir()
+    register("20261129-142233-7f3a", tmp_path / "run", name, 0, None, 1_790_000_000.0)
+    assert quarterdeck(["runs"]) == 0
+    assert name in capsys.readouterr().out
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    for columns in (60, 80, 120):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert quarterdeck(["runs"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) == 2 and max(map(cell_len, lines)) <= columns
+        assert "20261129-142233-7f3a" in lines[1] and "dead" in lines[1]
 
 
 def test_nothing_heavy_is_imported():

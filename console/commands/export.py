@@ -42,13 +42,13 @@ formats:
   cast                   the console playing the run, for asciinema and its players (asciicast v2)
 
 moments (--at, --from):
-  14:01, 14:01:30        a time of day (local)          s12     the end of step 12
-  2026-11-29T14:01       a date and time                #4711   an event by its number
-  +5m, 50%               from the start; of the length  start, end
+  14:01, 14:01:30    a time of day (local)           s12     the end of step 12
+  2026-11-29T14:01   a date and time                 #4711   an event's number
+  +5m, 50%           from the start; of the length   start, end
 
 examples:
   quarterdeck export RUN --format csv --what trials -o trials.csv
-  quarterdeck export RUN --format json --what events | jq -r 'select(.type == "alarm.opened") | .text'
+  quarterdeck export RUN --what events | jq 'select(.type == "alarm.opened")'
   quarterdeck export RUN --format json --at s12 | jq .state.groups
   quarterdeck export RUN -o screen.svg --at 14:01 --size 120x40 --theme light --page metrics
   quarterdeck export RUN -o run.cast --speed 16 --size 100x30

@@ -9,8 +9,9 @@ from console.errors import UsageError
 HELP = """\
 usage: quarterdeck gateway serve [--model DIR] [options]
 
-serve   the embedded Tinker gateway: samples and trains small models on the CPU, over the real wire protocol.
-        Without --model it serves the bundled tiny model. `quarterdeck gateway serve --help` lists its options.
+serve   the embedded Tinker gateway: samples and trains small models on the CPU,
+        over the real wire protocol. Without --model it serves the bundled tiny
+        model. `quarterdeck gateway serve --help` lists its options.
 """
 
 

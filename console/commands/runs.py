@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
+
+from rich.cells import cell_len, set_cell_size
 
 from console.commands.parsing import Parser, say
 from console.control.runs import RunInfo, list_runs
@@ -30,6 +34,9 @@ No runs yet. Start one:
   quarterdeck demo                 the whole chain on this machine
   quarterdeck train FILE.toml      your tasks, your gateway"""
 
+_NAME, _STARTED, _DIRECTORY = 1, 4, 5
+"""Columns of the table."""
+
 
 def runs_main(argv: Sequence[str]) -> int:
     """`quarterdeck runs`. Exit code 0, 2 for bad usage."""
@@ -43,7 +50,7 @@ def runs_main(argv: Sequence[str]) -> int:
     elif not runs:
         say(_NO_RUNS)
     else:
-        say("\n".join(_table(runs)))
+        say("\n".join(_table(runs, shutil.get_terminal_size().columns if sys.stdout.isatty() else None)))
     return 0
 
 
@@ -61,7 +68,8 @@ def run_record(run: RunInfo) -> dict[str, Any]:
     }
 
 
-def _table(runs: list[RunInfo]) -> list[str]:
+def _table(runs: list[RunInfo], cells: int | None) -> list[str]:
+    """Lines of at most so many cells, None for as many as it takes. A name or path that is too long is cut."""
     rows = [("RUN", "NAME", "STATE", "STEPS", "STARTED", "DIRECTORY")]
     for run in runs:
         started = datetime.fromtimestamp(run.started, UTC).strftime("%Y-%m-%d %H:%MZ") if run.started else "--"
@@ -69,5 +77,21 @@ def _table(runs: list[RunInfo]) -> list[str]:
         steps = f"{done}/{'--' if run.steps is None else run.steps}"
         row = (run.run_id, run.name or "--", run.state, steps, started, run.run_dir)
         rows.append(tuple(sanitize(cell, 200) for cell in row))  # type: ignore[arg-type]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
-    return ["  ".join([*(cell.ljust(w) for cell, w in zip(row, widths)), row[-1]]) for row in rows]
+    widths = [max(cell_len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    if cells is not None:
+        _narrow(widths, cells)
+    return ["  ".join(_cut(*one) for one in zip(row, widths)).rstrip() for row in rows]
+
+
+def _narrow(widths: list[int], cells: int) -> None:
+    """Take what is too much from the name, then from the directory, then from the start time; then from all."""
+    for column, least in ((_NAME, 12), (_DIRECTORY, 24), (_NAME, 4), (_STARTED, 0), (_DIRECTORY, 0)):
+        over = sum(widths) + 2 * (len(widths) - 1) - cells
+        widths[column] -= min(max(0, over), max(0, widths[column] - least))
+
+
+def _cut(text: str, cells: int) -> str:
+    """So many cells of a text, the rest left out where it is seen."""
+    if cell_len(text) <= cells:
+        return text + " " * (cells - cell_len(text))
+    return set_cell_size(text, cells - 2) + ".." if cells > 2 else " " * cells

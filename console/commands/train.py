@@ -6,7 +6,7 @@ import os
 import sys
 
 from console.commands.look import LOOK_HELP, add_look, look_of
-from console.commands.parsing import Parser
+from console.commands.parsing import Parser, wrapped
 from console.commands.start import Watch, preflight_findings, start
 from console.errors import UsageError
 from console.findings import Finding, errors, report, report_json
@@ -21,7 +21,7 @@ def train_main(argv: list[str]) -> int:
     if "--help" in argv or "-h" in argv:
         from console.training.schema import help_text
 
-        sys.stdout.write(f"{help_text().rstrip()}\n\n{LOOK_HELP}")
+        sys.stdout.write(wrapped(f"{help_text().rstrip()}\n\n{LOOK_HELP}"))
         return 0
     parser = Parser("train", "", "")
     add_look(parser)

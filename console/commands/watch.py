@@ -19,9 +19,10 @@ def attach_main(argv: list[str]) -> int:
         description="Opens the console on a live run; one that has ended opens as a recording, at its end. Leaving it "
         "(q, d, a dropped line) leaves the run alone. A plain log directory of the Tinker cookbook opens too, with "
         "what it has.",
-        epilog="examples:  quarterdeck attach        the only live run, else a list to choose from\n"
-        "           quarterdeck attach 20261129    a run by the start of its id, its name, or its directory\n"
-        "           quarterdeck attach --socket /tmp/q.sock    through a forwarded socket",
+        epilog="examples:\n"
+        "  quarterdeck attach             the only live run, else a list to choose from\n"
+        "  quarterdeck attach 20261129    a run by the start of its id, its name, or its directory\n"
+        "  quarterdeck attach --socket /tmp/q.sock    through a forwarded socket",
     )
     parser.add_argument(
         "run", nargs="?", help="run id or its start, name, or run directory; if left out the only live run, or a list"
