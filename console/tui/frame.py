@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rich.cells import cell_len
 
 from console.tui.desk import Desk
@@ -26,6 +28,8 @@ def paint(desk: Desk, width: int, height: int, prompt: Prompt | None = None) -> 
         if prompt is not None:
             rows = [*rows[: height - 1], *[()] * (height - 1 - len(rows)), prompt.lines(width)]
         return Painted({"tiny": box}, {"tiny": rows})
+    if prompt is not None:
+        scene = replace(scene, message=())
     boxes, lines = _frame(scene, desk, width, height)
     top = max((box.y + box.height for name, box in boxes.items() if name not in _FOOT), default=0)
     end = min(box.y for name, box in boxes.items() if name in _FOOT)
@@ -48,8 +52,10 @@ def _body(desk: Desk, scene: Scene, region: Box) -> Painted:
 
 
 def _frame(scene: Scene, desk: Desk, width: int, height: int) -> Painted:
-    boxes = {"keys": Box(0, height - 1, width, 1)}
-    lines = {"keys": [events.key_line(scene, width)]}
+    foot = events.foot(scene, width)
+    end = height - len(foot)
+    boxes = {"keys": Box(0, end, width, len(foot))}
+    lines = {"keys": foot}
     if desk.no_run:
         return Painted(boxes, lines)
     boxes["header"], lines["header"] = Box(0, 0, width, 1), [header.header(scene, width)]
@@ -61,7 +67,7 @@ def _frame(scene: Scene, desk: Desk, width: int, height: int) -> Painted:
         boxes["alarm"], lines["alarm"] = Box(0, 1 + plumbing, width, len(rows)), rows
     rows = timeline_rows(scene, width, rows_wanted(height))
     if rows:
-        boxes["timeline"], lines["timeline"] = Box(0, height - 1 - len(rows), width, len(rows)), rows
+        boxes["timeline"], lines["timeline"] = Box(0, end - len(rows), width, len(rows)), rows
     return Painted(boxes, lines)
 
 

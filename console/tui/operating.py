@@ -121,7 +121,7 @@ class Operating:
             await self.shelve(alarm.key, text)
 
     async def shelve(self, key: str, minutes: str) -> None:
-        """Silence the alarm of that key for so many minutes. Raises `UsageError` for no number, or one out of bounds."""
+        """Silence the alarm of that key for so many minutes. Raises `UsageError` for no such number."""
         value = _number("minutes", minutes.strip() or str(SHELVE_MINUTES), least=0.0)
         if value and not LEAST_MINUTES <= value <= MOST_MINUTES:
             raise UsageError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 
@@ -42,8 +43,8 @@ def opened(key: str, level: str = "warning", text: str = "", action: str = "", c
     return ev.AlarmOpened(key=key, level=level, text=text or f"{key} is bad", action=action, consequence=consequence)
 
 
-def held(group: int, deadline: float) -> list[ev.Event]:
-    at = {"step": 0, "group": group, "trial": 1}
+def held(group: int, deadline: float, trial: int = 1) -> list[ev.Event]:
+    at = {"step": 0, "group": group, "trial": trial}
     return [
         ev.TrialFinished(**at, outcome="infrastructure", cause="sandbox", exception="SandboxError", retryable=True),
         ev.TrialHeld(**at, deadline=T0 + deadline),
@@ -94,6 +95,16 @@ def test_alarms_that_do_not_ask_are_counted_in_the_header() -> None:
     )  # fmt: skip
     assert "1 alarm 1 acked 1 shelved 1 over" in plain(header(made, 140))
     assert "acked" not in plain(header(scene(opened("a")), 140))
+    narrow = plain(header(made, 80))
+    assert "1 acked" in narrow and "1 alarm" not in narrow  # the row beneath counts those that ask
+
+
+def test_the_count_of_alarms_takes_not_both_clock_and_link() -> None:
+    events = [e for i in range(12) for e in (opened(f"a{i}"), ev.AlarmAcked(key=f"a{i}", by="ada"))]
+    done = [ev.StepFinished(step=0, seconds_total=90.0), ev.StepStarted(step=1, groups=2, policy_version=1)]
+    for cells in range(60, 100):
+        shown = plain(header(scene(*done, *events, presence=(YOU, ADA), after=400.0), cells))
+        assert "12 acked" not in shown or "link ok" in shown or re.search(r" \d\d:\d\d +$", shown), shown
 
 
 def test_the_narrow_header_keeps_what_matters_most() -> None:
@@ -131,10 +142,58 @@ def rows(made: Scene, cells: int = 120, limit: int = 3) -> list[str]:
 def test_the_least_time_left_comes_first_then_critical_then_old() -> None:
     made = scene(opened("w"), opened("crit", "critical"), *held(1, 600.0), *held(0, 60.0))
     [first] = rows(made)
-    assert first.startswith("  4 alarms  g1/t2 SandboxError held: the run stops in 00:50")
+    assert first.startswith("  4 alarms  g1/t2 SandboxError and 1 more held: the run stops in 00:50")
     assert first.rstrip().endswith("r retry  x cancel group  a ack")
     two = rows(made, limit=7)
     assert len(two) == 2 and "g2/t2" in two[1] and "alarms" not in two[1]
+    assert not any("more" in row for row in two) and two[1].rstrip().endswith("! goes there  a ack")
+
+
+def test_held_trials_are_counted_over_all_groups() -> None:
+    more = [event for trial in (0, 1) for event in held(1, 600.0 + trial, trial)]
+    assert "SandboxError and 2 more held" in rows(scene(*held(0, 60.0), *more))[0]
+    assert "SandboxError +2 held" in rows(scene(*held(0, 60.0), *more), 80)[0]
+    first, second = rows(scene(*held(0, 60.0), *more), limit=7)
+    assert "more" not in first and "and 1 more held" in second
+
+
+@pytest.mark.parametrize(
+    ("focus", "group", "trial", "marked", "page", "keys"),
+    [
+        ("groups", 0, 0, (), "run", "r retry  x cancel group  a ack"),
+        ("trials", 0, 1, (), "run", "r retry  x cancel group  a ack"),
+        ("trials", 0, 1, (), "trial", "r retry  x cancel group  a ack"),
+        ("trials", 0, 0, (), "run", "x cancel group  a ack"),  # r would be about a trial that does not wait
+        ("groups", 1, 0, (), "run", "! goes there  a ack"),
+        ("groups", 0, 0, (1,), "run", "! goes there  a ack"),  # x would be about another group
+        ("groups", 0, 0, (), "events", "! goes there  a ack"),  # where r and x do nothing
+    ],
+)
+def test_the_keys_of_the_alarm_act_on_what_it_names(
+    focus: str, group: int, trial: int, marked: tuple[int, ...], page: str, keys: str
+) -> None:
+    made = scene(*held(0, 60.0))
+    chosen = Selection(focus=focus, group=group, trial=trial, pinned=True, marked=set(marked))
+    made = dataclasses.replace(made, selection=chosen, group=made.state.groups[group], page=page)
+    shown = rows(made)[0].rstrip()
+    assert shown.endswith(f" {keys}") and ("r retry" in shown) == ("r retry" in keys)
+
+
+@pytest.mark.parametrize(
+    ("key", "action", "group", "hint"),
+    [
+        ("stalled.g2/t1", "cancel_trial", 1, "X cancel trial"),
+        ("stalled.g2/t1", "cancel_trial", 0, "! goes there"),
+        ("verifier.broken.task-1", "quarantine", 1, "Q quarantine"),
+        ("verifier.broken.task-1", "quarantine", 0, "! goes there"),
+        ("verifier.broken.gone", "quarantine", 0, "a ack"),  # no group of this step has the task
+    ],
+)
+def test_an_alarm_offers_an_order_only_where_it_is_about_the_same(key: str, action: str, group: int, hint: str) -> None:
+    made = scene(opened(key, action=action))
+    chosen = Selection(group=group, pinned=True)
+    made = dataclasses.replace(made, selection=chosen, group=made.state.groups[group])
+    assert rows(made, 80)[0].rstrip().endswith(f" {hint}")
     assert "crit is bad" in rows(scene(opened("w"), opened("crit", "critical")))[0]
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Container
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from console.errors import UsageError
 from console.state.model import GroupState, TrialState
@@ -16,7 +14,8 @@ from console.tui.filters import Filter, parse
 from console.tui.layout import Box, Layout
 from console.tui.pages.page import Page, Painted
 from console.tui.panes import groups as groups_pane
-from console.tui.picture import SORTS, Scene, Selection, asking, held_trials, shown_trials
+from console.tui.picture import SORTS, Scene, Selection, shown_trials
+from console.tui.spots import Spot, spots, told
 from console.tui.tail import Tail, Target
 
 if TYPE_CHECKING:
@@ -24,17 +23,7 @@ if TYPE_CHECKING:
 
 FOCUSABLE = ("groups", "trials", "detail", "events", "capture", "reward")
 """Panes in the order of tab and of the keys 1 to 6; `reward` stands for all plots."""
-_NAMED = re.compile(r"(?:^|[.:/ ])g(\d{1,6})(?:/t(\d{1,6}))?$")
-"""A group, or a trial, at the end of an alarm's key."""
 _FAR = 10**9
-
-
-class Spot(NamedTuple):
-    """Something that needs the operator: its key, and the group and trial (from 0) that it is about."""
-
-    key: str
-    group: int | None = None
-    trial: int | None = None
 
 
 class RunPage(Page):
@@ -95,26 +84,25 @@ class RunPage(Page):
 
         In a replay, where nothing more waits here, the next alarm in time.
         """
-        spots, replay = self._spots(), self.desk.source.mode == "replay"
-        here = next((i for i, spot in enumerate(spots) if self._is_at(spot)), -1)
-        if replay and here + 1 >= len(spots):
+        found, replay = self._spots(), self.desk.source.mode == "replay"
+        here = next((i for i, spot in enumerate(found) if self._is_at(spot)), -1)
+        if replay and here + 1 >= len(found):
             before = self.desk.state.seq
             self.desk.replaying.do_next_alarm()
-            spots = self._spots() if self.desk.state.seq != before else []
-            if spots:
-                self._go(spots[0])
-        elif spots:
-            self._go(spots[(here + 1) % len(spots)])
+            found = self._spots() if self.desk.state.seq != before else []
+            if found:
+                self._go(found[0])
+        elif found:
+            at = (here + 1) % len(found)
+            self.desk.say(told(found, at), "limit")
+            self._go(found[at])
         else:
             self.desk.say("nothing needs you: no trial is held, no alarm asks")
 
     def _spots(self) -> list[Spot]:
         """What needs the operator; in a replay only what can be selected."""
         scene = self.desk.scene()
-        state = scene.state
-        held = [Spot(f"held.g{g.group + 1}/t{t.trial + 1}", g.group, t.trial) for g, t in held_trials(state)]
-        alarms = [one.key for one in asking(state, scene.now) if not (held and one.key.startswith("held."))]
-        found = [*held, *(_spot(key, state.groups) for key in alarms)]
+        found = spots(scene.state, scene.now)
         return found if self.desk.source.mode == "live" else [spot for spot in found if spot.group is not None]
 
     def _is_at(self, spot: Spot) -> bool:
@@ -124,15 +112,13 @@ class RunPage(Page):
         return spot.key == self._alarm_at and there
 
     def _go(self, spot: Spot) -> None:
-        """Select it; an alarm of the whole run is told."""
+        """Select it; what names no group is only told."""
         selection, self._alarm_at = self._selection, spot.key
         if spot.group is None:
-            alarm = self.desk.scene().state.alarms[spot.key]
-            self.desk.say(f"{alarm.text}{f': {alarm.remedy}' if alarm.remedy else ''}", "limit")
             return
         if selection.filter and not any(g.group == spot.group for g in self.desk.scene().groups):
             selection.filter = Filter()
-            self.desk.say("the filter hid it: it is cleared", "limit")
+            self.desk.say(f"{spot.text} (the filter hid it: it is cleared)", "limit")
         selection.group, selection.trial = spot.group, spot.trial or 0
         selection.focus, selection.pinned = "groups" if spot.trial is None else "trials", True
         if selection.zoom:
@@ -375,14 +361,6 @@ class RunPage(Page):
             selection.marked.clear()
         else:
             self.desk.back()
-
-
-def _spot(key: str, groups: Container[int]) -> Spot:
-    """Group and trial that an alarm's key names, from 0, when there is such a group."""
-    found = _NAMED.search(key)
-    if found is None or int(found[1]) - 1 not in groups:
-        return Spot(key)
-    return Spot(key, int(found[1]) - 1, None if found[2] is None else int(found[2]) - 1)
 
 
 def _target(scene: Scene) -> Target | None:

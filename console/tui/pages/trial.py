@@ -18,8 +18,9 @@ from console.tui.pages.reading_page import ReadingPage
 from console.tui.panes import detail, trial_tabs
 from console.tui.panes.detail import Subject
 from console.tui.panes.trial_tabs import TABS
-from console.tui.picture import Scene, held_trials
+from console.tui.picture import Scene
 from console.tui.reading import LongText
+from console.tui.spots import Spot, spots, told
 from console.tui.text import Line, fit
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class TrialPage(ReadingPage):
         self._state: TrialState | None = None
         self._gone = False
         self._tries = 0
+        self._alarm_at = ""
         self._tab = TABS[0][0]
         self._feeds: dict[str, Feed] = {}
         self._why = LongText(follow=False)
@@ -118,16 +120,33 @@ class TrialPage(ReadingPage):
 
     def _turn(self, by: int) -> None:
         scene = self.desk.scene()
+        self._alarm_at = ""
         self._go([(g.group, t.trial) for g in scene.groups for t in g.trials], by, "no step is running")
 
     def do_next_alarm(self) -> None:
-        """The next trial that waits for the operator; in a replay, where no other does, the next alarm in time."""
-        target, waiting = self._target, [(g.group, t.trial) for g, t in held_trials(self._run)]
-        here = target is not None and not self._gone and (target.group, target.trial) in waiting
-        if self.desk.source.mode == "replay" and len(waiting) <= here:
-            self.desk.replaying.do_next_alarm()
+        """The next trial that needs the operator; in a replay, where no other does, the next alarm in time."""
+        target, desk = self._target, self.desk
+        replay = desk.source.mode == "replay"
+        found = [one for one in spots(self._run, desk.now()) if one.group is not None or not replay]
+        where = None if target is None or self._gone else (target.group, target.trial)
+        here = self._among(found, where)
+        if replay and here + 1 >= len(found):
+            desk.replaying.do_next_alarm()
+        elif found:
+            at = (here + 1) % len(found)
+            self._alarm_at = found[at].key
+            desk.say(told(found, at), "limit")
+            group, trial = found[at].group, found[at].trial or 0
+            if group is not None and where != (group, trial):
+                self.look_at(self._run.step or 0, group, trial)
         else:
-            self._go(waiting, 1, "no trial waits for you")
+            desk.say("nothing needs you: no trial is held, no alarm asks")
+
+    def _among(self, found: list[Spot], where: tuple[int, int] | None) -> int:
+        """What `!` went to last, or else the trial that is shown; -1 for neither."""
+        at = [None if one.group is None else (one.group, one.trial or 0) for one in found]
+        gone_to = [i for i, one in enumerate(found) if one.key == self._alarm_at and at[i] in (None, where)]
+        return next(iter(gone_to), at.index(where) if where is not None and where in at else -1)
 
     def _go(self, names: list[tuple[int, int]], by: int, nothing: str) -> None:
         if not names:

@@ -8,6 +8,7 @@ from console.state.model import AlarmState, GroupState, TrialState
 from console.state.sanitize import sanitize
 from console.tui.actions import BY_ID
 from console.tui.picture import ENDED, Scene, asking, held_trials
+from console.tui.spots import named
 from console.tui.text import Line, Span, clock, fit, line, spread, width, wrap
 
 WIDE = 100
@@ -19,6 +20,8 @@ _KEYS_WITHIN = 140
 """Rows from which two alarms are shown, when two ask."""
 AS_ASKED = (None, 0, 3)
 """Exit codes of a run that goes on, completed, or was stopped by the operator: nothing to alarm about."""
+_ON_SELECTION = ("cancel_group", "cancel_trial", "retry", "quarantine")
+"""Orders that are about what is selected."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,13 @@ def alarm(scene: Scene, cells: int, rows: int = REASON_ROWS) -> list[Line]:
     found = _urgent(scene)
     if found:
         shown = found[: 2 if rows >= _ROOMY else 1]
-        return [_told(scene, one, len(found) if i == 0 else 0, cells) for i, one in enumerate(shown)]
+        untold = len(held_trials(state))  # what the last row about held trials has to count
+        out = []
+        for i, one in enumerate(shown):
+            last = not any(later.held for later in shown[i + 1 :])
+            out.append(_told(scene, one, len(found) if i == 0 else 0, untold if last else len(one.held), cells))
+            untold -= len(one.held)
+        return out
     g = state.gateway
     if g.reachable is False and "gateway.unreachable" not in state.alarms:
         text = f"gateway unreachable for {clock(scene.now - g.since)}: {sanitize(g.detail, limit=120)}"
@@ -68,13 +77,13 @@ def _urgent(scene: Scene) -> list[_Asks]:
     return found + [_Asks(alarm=a) for a in asking(state, scene.now) if not (held and a.key.startswith("held."))]
 
 
-def _told(scene: Scene, one: _Asks, total: int, cells: int) -> Line:
+def _told(scene: Scene, one: _Asks, total: int, waiting: int, cells: int) -> Line:
     if one.alarm is None:
-        return _held(scene, one.held, total, cells)
+        return _held(scene, one.held, total, waiting, cells)
     a = one.alarm
     text = sanitize(a.text, limit=200)
     after = sanitize(a.consequence, limit=200) or ("" if a.action in BY_ID else sanitize(a.remedy, limit=200))
-    hint = _hints(scene, a.action, cells)
+    hint = _hints(scene, a, cells)
     head = _count(total)
     room = cells - width(head) - width(hint) - 1
     body = [Span(f" {text}", "bold")]
@@ -88,10 +97,31 @@ def _with_keys(text: Line, keys: Line, cells: int) -> Line:
     return fit(spread(text, keys, min(cells, max(_KEYS_WITHIN, width(text) + width(keys) + 1))), cells)
 
 
-def _hints(scene: Scene, action_id: str, cells: int) -> Line:
+def _hints(scene: Scene, a: AlarmState, cells: int) -> Line:
     """The key that helps; without one, or where there is room, also the one that says that it was seen."""
-    helps = _hint(scene, action_id) if action_id != "ack" else ()
+    group, trial = named(a.key, scene.state.groups)
+    if a.action in _ON_SELECTION and not _acts_on(scene, a.action, group, trial):
+        helps = _goes_there(scene) if group is not None else ()
+    else:
+        helps = _hint(scene, a.action) if a.action != "ack" else ()
     return (*helps, *_hint(scene, "ack")) if cells >= WIDE or not helps else helps
+
+
+def _acts_on(scene: Scene, action_id: str, group: int | None, trial: int | None) -> bool:
+    """Whether the key of an action on the selection would act on this group, and on this trial where it is named."""
+    chosen = scene.selection
+    if scene.page not in BY_ID[action_id].pages or scene.group is None or scene.group.group != group:
+        return False
+    if action_id == "cancel_group":
+        return chosen.marked <= {group}
+    of_trial = action_id == "cancel_trial" or (action_id == "retry" and chosen.focus == "trials")
+    return not of_trial or trial is None or chosen.trial == trial
+
+
+def _goes_there(scene: Scene) -> Line:
+    if not scene.key("next_alarm") or scene.link.status == "replay":
+        return ()
+    return line(Span(f" {scene.key('next_alarm')}", "key"), Span(" goes there "))
 
 
 def _hint(scene: Scene, action_id: str) -> Line:
@@ -113,19 +143,25 @@ def _count(total: int) -> list[Span]:
     return [Span(" "), Span(f" {total} alarm{'' if total == 1 else 's'} ", "alert")]
 
 
-def _held(scene: Scene, held: tuple[tuple[GroupState, TrialState], ...], total: int, cells: int) -> Line:
-    """Which trial waits, and for how long yet; the name of its failure gives way to the countdown and the keys."""
+def _held(scene: Scene, held: tuple[tuple[GroupState, TrialState], ...], total: int, waiting: int, cells: int) -> Line:
+    """Which trial waits, and for how long yet; the name of its failure gives way to the countdown and the keys.
+
+    `waiting`: held trials in all that this row tells of.
+    """
     group, trial = held[0]
     wide = cells >= WIDE
     hint: list[Span] = []
     if scene.link.status != "replay":
-        if any(t.retryable for _, t in held):
+        tried = [t for _, t in held if scene.selection.focus != "trials" or t is scene.trial]
+        if any(t.retryable for t in tried) and _acts_on(scene, "retry", group.group, None):
             hint += [Span(f" {scene.key('retry')}", "key"), Span(" retry ")]
-        if cells >= _BOTH_KEYS or not hint:
+        if not _acts_on(scene, "cancel_group", group.group, None):
+            hint = [*_goes_there(scene)]
+        elif cells >= _BOTH_KEYS or not hint:
             hint += [Span(f" {scene.key('cancel_group')}", "key"), Span(" cancel group " if wide else " cancel ")]
         hint += _hint(scene, "ack") if wide else ()
     left = clock(None if trial.hold_deadline is None else trial.hold_deadline - scene.now)
-    more = "" if len(held) == 1 else f" and {len(held) - 1} more" if wide else f" +{len(held) - 1}"
+    more = "" if waiting < 2 else f" and {waiting - 1} more" if wide else f" +{waiting - 1}"
     head = [*_count(total), Span(f" g{group.group + 1}/t{trial.trial + 1} ", "bold")]
     tail = Span(f"{more} held: {'the run stops' if wide else 'stops'} in {left}", "bold")
     room = max(6, cells - 1 - width(head) - width([tail]) - width(hint))

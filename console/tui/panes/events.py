@@ -9,7 +9,7 @@ from console.state.model import EventLine
 from console.state.sanitize import sanitize
 from console.tui.glyphs import SIGNS, sign_text
 from console.tui.picture import Scene
-from console.tui.text import Line, Span, fit, line, width
+from console.tui.text import Line, Span, fit, line, plain, width, wrap
 
 _LEVELS = {"warning": Span("*", "limit+bold"), "error": Span("!", "infra+alert")}
 _OLD = 20 * 3600.0
@@ -55,6 +55,18 @@ def _mark(one: EventLine, scene: Scene) -> Span:
 
 
 _OF_COMMANDS = ("requested", "done", "refused", "accepted", "failed")
+
+
+def foot(scene: Scene, cells: int) -> list[Line]:
+    """The key line; a message that it has no room for in two rows."""
+    if width(scene.message) + 1 <= cells:
+        return [key_line(scene, cells)]
+    role = next((span.role for span in reversed(scene.message) if span.text.strip()), "")
+    first, *rest = wrap(plain(scene.message).strip(), cells - 3, role)
+    if not rest:
+        return [key_line(scene, cells)]
+    second = " ".join(plain(row) for row in rest)
+    return [fit((Span("  "), *first), cells), fit((Span("  "), Span(second, role)), cells)]
 
 
 def key_line(scene: Scene, cells: int) -> Line:

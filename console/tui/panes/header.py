@@ -75,7 +75,12 @@ def header(scene: Scene, cells: int) -> Line:
     parts: list[tuple[int, Line]] = [(0, line(" ", *mode, Span(f" {name} ", "bold"))), (0, _where(scene, wide))]
     running = state.status not in _ENDED
     if running:
-        parts += [(3, _eta(scene, wide)), (2, _silent(scene)), (4, _alarms(scene)), (5, _watch(scene))]
+        parts += [
+            (3, _eta(scene, wide)),
+            (2, _silent(scene)),
+            (4 if wide else 7, _alarms(scene, wide)),
+            (5, _watch(scene)),
+        ]
     elif wide and state.reason and state.exit_code in AS_ASKED:  # otherwise the alarm's row has it
         parts.append((4, line(sanitize(state.reason, limit=60))))
     moment = "--:--"
@@ -87,7 +92,7 @@ def header(scene: Scene, cells: int) -> Line:
         parts += [(1, line(moment)), (1, line(far))]
     else:
         trouble = link.status not in ("ok", "ended")
-        parts += [(1 if trouble else 7, line(_link(scene)))] if running else []
+        parts += [(1 if trouble else 8, line(_link(scene)))] if running else []
         parts.append((6, line(f"as of {moment}" if scene.dead else moment)))
     return _columns(parts, scene, cells)
 
@@ -162,8 +167,8 @@ def _silent(scene: Scene) -> Line:
     return line(Span(f"no progress {short_time(quiet)}", "limit" if quiet < limit else "alert"))
 
 
-def _alarms(scene: Scene) -> Line:
-    """How many alarms there are of each sort; the row beneath tells the first one that asks."""
+def _alarms(scene: Scene, wide: bool) -> Line:
+    """How many alarms there are of each sort; the row beneath tells the first one that asks, and how many do."""
     found = [a for a in scene.state.alarms.values() if a.open]
     shelved = sum(a.shelved_until > scene.now for a in found)
     acked = sum(bool(a.acked_by) and a.shelved_until <= scene.now for a in found)
@@ -171,9 +176,9 @@ def _alarms(scene: Scene) -> Line:
     over = sum(not a.open and a.asks(scene.now) for a in scene.state.alarms.values())
     if not (acked or shelved or over):
         return ()
-    parts = [f"{asks} alarm{'' if asks == 1 else 's'}"] * bool(asks)
+    parts = [f"{asks} alarm{'' if asks == 1 else 's'}"] * bool(asks and wide)
     parts += [f"{n} {word}" for n, word in ((acked, "acked"), (shelved, "shelved"), (over, "over")) if n]
-    return line(Span(" ".join(parts), "limit" if asks or over else "muted"))
+    return line(Span(" ".join(parts), "limit" if asks or over else "muted")) if parts else ()
 
 
 def _watch(scene: Scene) -> Line:
