@@ -123,7 +123,7 @@ def _trial_held(state: RunState, e: ev.TrialHeld) -> str:
     trial = group.trials[e.trial] if group is not None and 0 <= e.trial < len(group.trials) else None
     if trial is not None and trial.phase == "held" and trial.phase_since != e.ts:
         return ""
-    how = ", can be retried" if trial is not None and trial.retryable else ""
+    how = " (can be retried)" if trial is not None and trial.retryable else ""
     return f"{trial_name(e.group, e.trial)} held: waits for the operator{how}, or the run stops"
 
 

@@ -216,7 +216,7 @@ def test_a_save_during_the_rollout_leaves_its_clock_alone() -> None:
     assert run.state.phase_since == ts
 
 
-@pytest.mark.parametrize(("retryable", "how"), [(True, ", can be retried"), (False, "")])
+@pytest.mark.parametrize(("retryable", "how"), [(True, " (can be retried)"), (False, "")])
 def test_a_deadline_that_moves_says_nothing_new(retryable: bool, how: str) -> None:
     run = in_step()
     run.put(ev.TrialFinished(outcome="bad_reward", retryable=retryable, **AT))
