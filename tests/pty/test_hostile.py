@@ -240,9 +240,10 @@ def test_a_live_run_its_dialogs_prompts_and_viewers(terminal, start_engine) -> N
     for opener, every in ((":", 1), ("/", 6), ("\x10", 6), ("\x05", 6)):
         visit.press(opener)
         visit.paste(hostile.joined_per_family()[::every])
-        visit.repaint()
+        if every == 1:
+            visit.repaint()
         visit.press(ESC, ESC)
-    for text in ("quarantine q", "ack q", "nothing \x1b[5m", "theme \x1b]0;PWNED\x07", "group \x9b5m", "page \u202e"):
+    for text in ("quarantine q", "ack q", "theme \x9b5m\u202e"):
         visit.press(":")
         term.paste(pasted(text))
         visit.press("\t", "\t", ENTER, ESC)

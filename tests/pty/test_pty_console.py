@@ -54,9 +54,8 @@ def test_no_color_is_readable_and_has_no_colour(terminal, pty_recording: Path) -
     assert codes(term.raw) <= {b"", b"0", b"1", b"2", b"4", b"7", b"39", b"49"}
 
 
-@pytest.mark.parametrize("name", ["xterm", "screen"])
-def test_sixteen_colours(terminal, pty_recording: Path, name: str) -> None:
-    term = terminal(REPLAY, str(pty_recording), "0", env={"TERM": name, "COLORTERM": ""})
+def test_sixteen_colours(terminal, pty_recording: Path) -> None:
+    term = terminal(REPLAY, str(pty_recording), "0", env={"TERM": "xterm", "COLORTERM": ""})
     cells = tour(term)
     assert not codes(term.raw) & {b"38", b"48"}
     assert not [cell for cell in cells if cell.fg == cell.bg], "text on its own colour"
@@ -72,7 +71,7 @@ def test_two_hundred_and_fifty_six_colours(terminal, pty_recording: Path) -> Non
     assert not [cell for cell in cells if cell.fg == cell.bg]
 
 
-@pytest.mark.parametrize("variables", [{"LANG": "C"}, {"LC_ALL": "C"}, {"TERM": "linux"}])
+@pytest.mark.parametrize("variables", [{"LANG": "C"}, {"TERM": "linux"}])
 def test_a_terminal_without_unicode_gets_ascii(terminal, pty_recording: Path, variables: dict[str, str]) -> None:
     term = terminal(REPLAY, str(pty_recording), "0", env={"COLORTERM": "", **variables})
     term.palette = True
@@ -157,7 +156,7 @@ def test_a_walk_of_sizes_while_the_run_goes_on(terminal, start_engine) -> None:
         if number % 3 == 0:
             term.resize(max(2, columns // 2), rows + 1)  # two at once
         term.press(key)
-        term.pump(0.15)
+        term.pump(0.1)
     term.press("\x1b")
     term.pump(0.2)
     term.press("\x1b")
