@@ -13,7 +13,8 @@ from console.tui.actions import Action
 from console.tui.keymap import Keymap, key_label, keymap_of, load_keymap, user_keys_file
 
 _EPILOG = """\
-A file of keys is YAML, action to key or list of keys; an empty list takes an action's keys away:
+A file of keys is YAML, action to key or list of keys; an empty list leaves an
+action to the palette and to `:` alone:
   pause: f9
   up: [up, k, ctrl+k]
   rewind: []

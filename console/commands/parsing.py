@@ -11,7 +11,6 @@ from typing import NoReturn
 
 from console.errors import UsageError
 
-
 WIDEST = 120
 """Cells; a wider line is hard to read."""
 _COLUMN = re.compile(r" *\S.* {2,}(?=\S)")

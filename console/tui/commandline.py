@@ -14,6 +14,7 @@ from console.errors import UsageError
 from console.journal.events import Scalars
 from console.state.sanitize import sanitize
 from console.tui.actions import BY_ID
+from console.tui.keymap import NOT_LISTED
 from console.tui.pages import PAGES
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class CommandLine:
     def actions(self) -> list[Action]:
         """Actions that can be chosen here now, those of moving and the palette itself left out."""
         desk = self._desk
-        return [a for a in desk.keymap.actions if self._can(a) and a.id not in _NOT_LISTED]
+        return [a for a in desk.keymap.actions if self._can(a) and a.id not in NOT_LISTED]
 
     def _can(self, action: Action) -> bool:
         desk = self._desk
@@ -275,12 +276,6 @@ class CommandLine:
             await self._desk.looking.export(rest)
         else:
             await self._desk.looking.do_export()
-
-
-_NOT_LISTED = {
-    "palette", "command_line", "up", "down", "left", "right", "page_up", "page_down", "first", "last",
-    *(f"pane_{n}" for n in range(1, 7)),
-}  # fmt: skip
 
 
 def _dashed(id: str) -> str:

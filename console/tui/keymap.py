@@ -1,6 +1,6 @@
 """Which key means which action: the registry's defaults, changed by a file. Clashes are refused by name.
 
-A file is YAML, action to key or list of keys (an empty list takes the action's keys away):
+A file is YAML, action to key or list of keys (an empty list takes the keys of an action of the palette away):
 
     pause: f9
     up: [up, k, ctrl+k]
@@ -14,14 +14,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from console.errors import UsageError
 from console.state.sanitize import sanitize
 from console.tui.actions import ACTIONS, Action
 
+if TYPE_CHECKING:
+    import yaml
+
 MAX_BYTES = 64 * 1024
 ALWAYS_BOUND = ("quit", "help")
 """Actions that must keep a key."""
+NOT_LISTED = {
+    "palette", "command_line", "up", "down", "left", "right", "page_up", "page_down", "first", "last",
+    *(f"pane_{n}" for n in range(1, 7)),
+}  # fmt: skip
+"""Actions that the palette does not have: without a key there would be no way to them."""
 
 _SIGNS = {"solidus": "slash", "reverse_solidus": "backslash", "commercial_at": "at", "hyphen_minus": "minus",
           "plus_sign": "plus", "low_line": "underscore"}  # fmt: skip
@@ -135,8 +144,9 @@ def load_keymap(path: Path) -> Keymap:
             changes[id] = tuple(dict.fromkeys(key_name(str(key)) for key in keys))
         except ValueError as error:
             raise UsageError(f"{path}: {id}: {error}") from None
-        if id in ALWAYS_BOUND and not changes[id]:
-            raise UsageError(f"{path}: {id} must keep a key")
+        if not changes[id] and (id in ALWAYS_BOUND or id in NOT_LISTED):
+            why = "" if id in ALWAYS_BOUND else ": only what is in the palette can do without"
+            raise UsageError(f"{path}: {id} must keep a key{why}")
     keymap = keymap_of(changes)
     found = clash(keymap.actions)
     if found is not None:
@@ -184,7 +194,9 @@ def _read(path: Path) -> dict[object, object]:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise UsageError(f"{path}: larger than {MAX_BYTES // 1024} KiB, this is no key map")
-        content = yaml.load(data.decode("utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        text, loader = data.decode("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        node = yaml.compose(text, Loader=loader)
+        content = yaml.load(text, Loader=loader)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}); `quarterdeck keys` shows the keys") from error
     except UnicodeDecodeError as error:
@@ -195,7 +207,20 @@ def _read(path: Path) -> dict[object, object]:
         return {}
     if not isinstance(content, dict):
         raise UsageError(f"{path}: not a list of `action: key` lines; `quarterdeck keys` shows the actions")
+    if isinstance(node, yaml.MappingNode):
+        _check_once(path, node)
     return content
+
+
+def _check_once(path: Path, node: yaml.MappingNode) -> None:
+    """YAML takes the last of two lines for one action. Raises `UsageError`."""
+    seen: dict[object, int] = {}
+    for key, _ in node.value:
+        line = key.start_mark.line + 1
+        if isinstance(key.value, str) and key.value in seen:
+            name = sanitize(key.value, limit=40)
+            raise UsageError(f"{path}: {name} is there twice, in lines {seen[key.value]} and {line}")
+        seen[key.value if isinstance(key.value, str) else id(key)] = line
 
 
 def _close(id: str, known: Iterable[str]) -> str:

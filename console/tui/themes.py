@@ -5,6 +5,7 @@ A file that cannot be read or does not fit is reported by name and skipped; the 
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -201,10 +202,34 @@ def load_theme(path: Path) -> ThemeFile:
     except yaml.YAMLError as error:
         raise ValueError(f"theme {path.name}: not YAML ({sanitize(str(error), limit=120)})") from error
     except msgspec.ValidationError as error:
-        text = str(error)
-        if "matching regex" in text and ".name`" not in text:
-            text = f"expected a colour, #rrggbb or an ANSI name{text[text.rindex(' - at') :]}"
-        raise ValueError(f"theme {path.name}: {sanitize(text, limit=160)}") from error
+        raise ValueError(f"theme {path.name}: {sanitize(_in_words(str(error)), limit=200)}") from error
+
+
+_FAULT = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<where>.*)`)?", re.DOTALL)
+_TYPES = {"str": "a text", "bool": "true or false", "int": "a number", "float": "a number", "null": "nothing",
+          "object": "a list of `key: value` lines", "array": "a list"}  # fmt: skip
+
+
+def _in_words(fault: str) -> str:
+    """What is wrong with a theme, as somebody who writes one would say it."""
+    found = _FAULT.fullmatch(fault)
+    what, where = (found["what"], found["where"] or "") if found is not None else (fault, "")
+    at = f"{where}: " if where else ""
+    if "matching regex" in what:
+        if where == "name":
+            return "name: use a-z, 0-9 and -, a letter first, 31 characters at most"
+        return f"{at}no colour: write #rrggbb, or a terminal colour as red or bright_blue, or default"
+    names = re.findall(r"`([^`]*)`", what)
+    inside = f"{where}." if where else ""
+    if what.startswith("Object missing") and names:
+        return f"{inside}{names[0]} is missing"
+    if what.startswith("Object contains unknown") and names:
+        known = OutcomeColours if where else ThemeFile
+        return f"{inside}{names[0]} is no key of a theme: there are {', '.join(known.__struct_encode_fields__)}"
+    if what.startswith("Expected") and len(names) == 2:
+        wanted, got = (_TYPES.get(name, name) for name in names)
+        return f"{at}{wanted} is expected, not {got}"
+    return fault
 
 
 _PLAIN = OutcomeColours("default", "default", "default", "default")

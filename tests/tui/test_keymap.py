@@ -91,6 +91,8 @@ def test_one_key_may_mean_two_things_that_never_meet(keys_file) -> None:
         ("pause: yes\n", "give a key or a list of keys"),
         ("pause: {a: b}\n", "give a key or a list of keys"),
         ("quit: []\n", "quit must keep a key"),
+        ("palette: []\n", "palette must keep a key: only what is in the palette can do without"),
+        ("pause: f9\nup: k\npause: f8\n", "pause is there twice, in lines 1 and 3"),
         ("- a\n", "not a list of"),
         ("a: [\n", "not YAML"),
         ("x: \x00\n", "not YAML"),

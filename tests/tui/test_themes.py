@@ -134,14 +134,34 @@ def test_outcome_colours_are_apart(theme: ThemeFile, vision: str) -> None:
     assert min(apart.values()) >= 10, min(apart, key=apart.__getitem__)
 
 
+DARK = themes_dir().joinpath("dark.yaml").read_text() + "\n"
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("name: [", "not YAML"),
-        ("name: x", "title"),
-        ("- a\n- b", "object"),
-        (themes_dir().joinpath("dark.yaml").read_text().replace("#111418", "red-ish"), "background"),
-        (themes_dir().joinpath("dark.yaml").read_text() + "\ncolour: blue", "colour"),
+        ("name: x", "title is missing"),
+        ("- a\n- b", "a list of `key: value` lines is expected, not a list"),
+        ("", "a list of `key: value` lines is expected, not nothing"),
+        (f"{themes_dir().joinpath('dark.yaml').read_text()}\nname: Very Dark\n", "name: use a-z, 0-9 and -"),
+        (f"{themes_dir().joinpath('dark.yaml').read_text()}\nname: 7\n", "name: a text is expected, not a number"),
+        (
+            f"{themes_dir().joinpath('dark.yaml').read_text()}\noutcome: {{pass: '#00ff00'}}\n",
+            "outcome.zero is missing",
+        ),
+        (
+            f"{themes_dir().joinpath('dark.yaml').read_text()}\noutcome: {{pass: x, zero: red, limit: red, infra: red}}\n",
+            "outcome.pass: no colour",
+        ),
+        (
+            themes_dir().joinpath("dark.yaml").read_text().replace("#111418", "red-ish"),
+            "background: no colour: write #rrggbb",
+        ),
+        (
+            themes_dir().joinpath("dark.yaml").read_text() + "\ncolour: blue",
+            "colour is no key of a theme: there are name",
+        ),
     ],
 )
 def test_a_bad_file_is_reported_by_name_and_skipped(tmp_path: Path, text: str, says: str) -> None:
