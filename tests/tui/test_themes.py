@@ -144,14 +144,14 @@ DARK = themes_dir().joinpath("dark.yaml").read_text() + "\n"
         ("name: x", "title is missing"),
         ("- a\n- b", "a list of `key: value` lines is expected, not a list"),
         ("", "a list of `key: value` lines is expected, not nothing"),
-        (f"{themes_dir().joinpath('dark.yaml').read_text()}\nname: Very Dark\n", "name: use a-z, 0-9 and -"),
-        (f"{themes_dir().joinpath('dark.yaml').read_text()}\nname: 7\n", "name: a text is expected, not a number"),
+        (DARK + "name: Very Dark", "name: use a-z, 0-9 and -"),
+        (DARK + "name: 7", "name: a text is expected, not a number"),
         (
-            f"{themes_dir().joinpath('dark.yaml').read_text()}\noutcome: {{pass: '#00ff00'}}\n",
+            DARK + "outcome: {pass: '#00ff00'}",
             "outcome.zero is missing",
         ),
         (
-            f"{themes_dir().joinpath('dark.yaml').read_text()}\noutcome: {{pass: x, zero: red, limit: red, infra: red}}\n",
+            DARK + "outcome: {pass: x, zero: red, limit: red, infra: red}",
             "outcome.pass: no colour",
         ),
         (
