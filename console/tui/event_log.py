@@ -16,9 +16,7 @@ from console.state.reduce import RunView, apply
 
 KEPT = 20_000
 EVENTS_READ = 250_000
-_WITHOUT_LINE = frozenset(
-    {ev.TrialTurn, ev.TrialPhase, ev.CaptureStats, ev.SandboxStats, ev.HostStats, ev.GroupStarted, ev.Snapshot}
-)
+_WITHOUT_LINE = frozenset({ev.TrialTurn, ev.TrialPhase, ev.CaptureStats, ev.SandboxStats, ev.HostStats, ev.Snapshot})
 """Events that come in great numbers and never have a line; nothing of the others' lines depends on them."""
 
 
