@@ -134,7 +134,9 @@ class CommandLine:
         return self._desk.why_not(self._desk.keymap[typed.action]) if typed.action else ""
 
     def _close(self, name: str) -> str:
-        close = get_close_matches(name, self._names(), n=3, cutoff=0.5)
+        names = self._names()
+        begin = [one for one in names if name and one.startswith(name)]
+        close = [*begin, *(x for x in get_close_matches(name, names, n=3, cutoff=0.5) if x not in begin)][:3]
         return f": did you mean {', '.join(f':{one}' for one in close)}?" if close else "; tab lists them"
 
     def _names(self) -> list[str]:

@@ -71,6 +71,7 @@ class Desk:
         self.frozen: Frozen | None = None
         self.paints_per_second = 4.0
         self.seen_step: int | None = None
+        self._mine, self._told_end = False, ""
         self._message: Line = ()
         self._message_until: float | None = None
         self._bell = Bell(self)
@@ -224,9 +225,25 @@ class Desk:
         """A few times a second: take a message back when its time is over, ring for what is new, let the page work."""
         if self._message and self._message_until is not None and self.clock() >= self._message_until:
             self._message, self._message_until = (), None
+        self._tell_changes()
         self._bell.tick()
         if self.frozen is None:
             self.page.tick()
+
+    def _tell_changes(self) -> None:
+        """Say at once that somebody took the watch, or that the live run ended while one looks back."""
+        presence = self.source.presence
+        holder = next((viewer for viewer in presence if viewer.acts), None)
+        if self._mine and holder is not None and not holder.you:
+            name, key = sanitize(holder.author, limit=60), self.keymap.label("watch")
+            self.say(
+                f"{name} took the watch: your orders do not go through; {key} takes it back", "limit+reverse", 20.0
+            )
+        self._mine = holder is not None and holder.you
+        ended = getattr(self.source, "ended", "")
+        if ended and ended != self._told_end:
+            self.say(f"{ended}; {self.keymap.label('rewind')} goes there", "limit+reverse", 20.0)
+        self._told_end = ended
 
     def _heard(self, event: ev.Event | None) -> None:
         if event is None:
@@ -306,6 +323,8 @@ class Desk:
     def _useful(self, action: Action) -> bool:
         if action.id == "ack":
             return any(alarm.asks(self.source.now()) for alarm in self.state.alarms.values())
+        if action.id == "detach":
+            return not self.no_engine
         if action.id == "back":
             return len(self._pages) > 1
         if action.id == "watch":

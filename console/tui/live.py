@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import Literal
 
@@ -20,6 +21,16 @@ HEARTBEAT_SECONDS = 2.0
 """The engine says something at least so often."""
 STALE_AFTER = 3 * HEARTBEAT_SECONDS
 _ENDED = ("finished", "stopped", "failed")
+
+
+def viewer_name() -> str:
+    """`user@host:pts/3`: two consoles of one user are told apart by terminal, or process where there is none."""
+    for fd in (0, 1, 2):
+        try:
+            return f"{this_user()}:{os.ttyname(fd).removeprefix('/dev/')}"
+        except OSError:
+            continue
+    return f"{this_user()}:{os.getpid()}"
 
 
 class LiveSource:
@@ -40,7 +51,7 @@ class LiveSource:
         """`view` is painted until the engine answers; `local`: the engine's process is on this machine.
 
         `ready` is called on a thread before the first connection; what it raises ends up in `failure`. The console
-        attends as `author` (this user on this host by default); without `act` it only looks.
+        attends as `author` (this user at this terminal by default); without `act` it only looks.
         """
         self._ready = ready
         self.failure: QuarterdeckError | None = None
@@ -49,7 +60,7 @@ class LiveSource:
         self.listener: EventListener | None = None
         self._local, self._act = local, act
         self.address = LiveAddress(socket, run, local, author, act)
-        self._follower = RunFollower(socket, run=run, alive=self._alive, author=author or this_user(), act=act)
+        self._follower = RunFollower(socket, run=run, alive=self._alive, author=author or viewer_name(), act=act)
         self._follower.on_presence = self._presence_changed
         self._task: asyncio.Task[None] | None = None
         self._up = False

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from console.control.messages import Viewer
+from console.errors import UsageError
+from console.outcomes.classes import OutcomeClass
 from console.state.model import AlarmState, GroupState, RunState, TrialState
 from console.state.reduce import RunView
 from console.tui import glyphs
@@ -206,6 +208,16 @@ def trial_fields(group: GroupState, trial: TrialState, now: float) -> dict[str, 
         "phase": trial.phase,
         "status": "running" if group.kept is None else "kept" if group.kept else "dropped",
     }
+
+
+def check_classes(wanted: Filter, state: RunState, now: float) -> None:
+    """Raises `UsageError` when the filter asks for a class that neither exists nor occurs."""
+    occur = {word for group in state.groups.values() for trial in group.trials for word in _classes(trial, now)}
+    for term in wanted.terms:
+        if term.key == "class":
+            for value in term.values:
+                if not any(value in word.casefold() for word in {*glyphs.SIGNS, *OutcomeClass, *occur}):
+                    raise UsageError(f"filter: no class {value}: there are {', '.join(glyphs.SIGNS)}")
 
 
 def _classes(trial: TrialState, now: float) -> tuple[str, ...]:

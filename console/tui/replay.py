@@ -7,6 +7,7 @@ import math
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -47,6 +48,7 @@ class ReplaySource:
     Attributes:
         record: what is played; playing, speed: as the operator chose; trouble: why it stopped, empty for no trouble.
         live: where the run goes on when this is a look back, else None.
+        ended: how the live run ended while one looked back, empty while it goes on.
         scrub: the time that the operator looks for along the timeline, None when nobody scrubs.
     """
 
@@ -72,7 +74,7 @@ class ReplaySource:
         self.listener: EventListener | None = None
         self.version = 0
         self.view = RunView()
-        self.trouble = ""
+        self.trouble = self.ended = ""
         self.presence: tuple[Viewer, ...] = ()
         self.acts = False
         self.scrub: float | None = None
@@ -116,6 +118,7 @@ class ReplaySource:
             scrub=self.scrub,
             behind=max(0.0, last - self._time) if self.live is not None else None,
             news=self._news(),
+            urgent=bool(self.ended) and not self.trouble,
         )
 
     @property
@@ -133,12 +136,17 @@ class ReplaySource:
     def _news(self) -> str:
         if self.trouble:
             return self.trouble
+        if self.ended:
+            return self.ended
         marks = self._line.marks
         if marks is None:
             return ""
-        alarm = next((one for one in reversed(marks.alarms) if one.closed is None), None)
-        if self.live is not None and alarm is not None and alarm.seq > self._present:
-            return f"{alarm.level} alarm in the live run, {_moment(alarm.ts)}: {alarm.text}"
+        if self.live is not None:
+            new = takewhile(lambda one: one.seq > self._present, reversed(marks.alarms))
+            still = [one for one in new if one.closed is None]
+            alarm = max(still, key=lambda one: (one.level == "critical", one.seq), default=None)
+            if alarm is not None:
+                return f"{alarm.level} alarm in the live run, {_moment(alarm.ts)}: {alarm.text}"
         return self.missing() if marks.holes else ""
 
     def now(self) -> float:
@@ -222,10 +230,24 @@ class ReplaySource:
         self.record.refresh()
         if self.record.journal.last_seq > self._line.last_seq:
             self._line = self.record.timeline()
+            if self.live is not None:
+                self.ended = self._end()
             if self._pending is None:
                 self._open_after(self.view.state.seq)
             self.version += 1
         self._marks.follow()
+
+    def _end(self) -> str:
+        """How the run ended since, in clean words; empty while its last event is another one."""
+        last = self._line.last_seq
+        try:
+            event = next(self.record.journal.events(last - 1), None)
+        except RecordingError:
+            return ""
+        if not isinstance(event, ev.RunFinished):
+            return ""
+        why = f": {sanitize(event.reason, limit=160)}" if event.reason else ""
+        return f"the live run has ended meanwhile ({sanitize(event.status, limit=20)}, exit {event.exit_code}){why}"
 
     def _apply_next(self) -> None:
         event = self._pending

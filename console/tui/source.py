@@ -33,7 +33,8 @@ class Link:
         playing, speed, fraction: of a replay; speed 0 is as fast as it goes.
         timeline: of a replay, with the marks gathered so far; scrub: the time that the operator looks for on it, Unix
             seconds, None when nobody scrubs; behind: seconds behind a run that goes on, None for a recording.
-        news: what a replay has to say beneath its timeline: missing events, an alarm of the live run.
+        news: what a replay has to say beneath its timeline: missing events, an alarm of the live run, or its end;
+            urgent: it must not be overlooked.
     """
 
     status: LinkStatus
@@ -46,6 +47,7 @@ class Link:
     scrub: float | None = None
     behind: float | None = None
     news: str = ""
+    urgent: bool = False
 
 
 class LiveAddress(NamedTuple):

@@ -198,6 +198,27 @@ async def test_read_only_hides_and_refuses(new_app, engine: SmallEngine, screen_
     assert engine.handler.done == []
 
 
+async def test_two_consoles_of_one_user_and_the_watch_that_is_taken(new_app, engine: SmallEngine, screen_lines) -> None:
+    app = new_app()
+    other = live.LiveSource(str(engine.socket), engine.run_id, local=False, author=f"{author()}:pts/77")
+    assert live.viewer_name().startswith(f"{author()}:")
+    async with app.run_test(size=(120, 30)) as pilot:
+        await connected(app, pilot)
+        await until(pilot, lambda: any(v.you and v.acts for v in app.source.presence))
+        await other.start()
+        await until(pilot, lambda: len(other.presence) == 2)
+        await pilot.press("W", "W")
+        await until(pilot, lambda: "you have the watch" in screen_lines(app)[-1])
+        await other.take_watch()
+        await until(pilot, lambda: any(v.acts and not v.you for v in app.source.presence))
+        app._main.tick()
+        await pilot.pause()
+        text = screen_lines(app)
+        assert f"{author()}:pts/77 took the watch" in "".join(text[-2:]) and "you have the watch" not in "".join(text)
+        assert f"watch: {author().partition('@')[0]}:pts/77" in text[0]
+    await other.close()
+
+
 async def test_a_refused_command_says_why(new_app, engine: SmallEngine, screen_lines) -> None:
     app = new_app()
     engine.handler.describe = lambda command: (False, "g2 already joined")  # type: ignore[method-assign]

@@ -345,6 +345,8 @@ async def test_orders_are_no_keys_where_the_run_is_not_shown(
     [
         ("groop 2", "no command :groop: did you mean :group"),
         ("zzzz", "no command :zzzz; tab lists them"),
+        ("stop", "no command :stop: did you mean :stop-after-step, :stop-now, "),
+        ("filter class:foo", "filter: no class foo: there are "),
         ("\x1b]0;x\x07", "no command :; tab"),
         ("group 9", "no group g9 is shown: there are g1 to g3"),
         ("group x", "'x' is no group or trial: write g3 or g3/t5"),

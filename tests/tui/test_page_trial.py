@@ -218,8 +218,10 @@ async def test_a_new_try_begins_anew_and_the_one_before_can_be_read(recording: P
     await keys(desk, shell, "left_parenthesis")
     assert source.asked[-1].try_ == 0
     assert "this is try 1 of 2" in body(desk)
+    assert body(desk).split("\n")[1].startswith(" beneath is try 1 of 2; the last try: ")
     await keys(desk, shell, "right_parenthesis")
     assert source.asked[-1].try_ == 1
+    assert "beneath is" not in body(desk)
     await keys(desk, shell, "b")
     assert "Earlier tries" in body(desk)
     assert "infrastructure sandbox SandboxError" in body(desk)
@@ -426,6 +428,28 @@ async def test_content_from_the_disk_when_the_engine_is_gone(recording: Path, tm
     page._feeds.clear()
     await keys(desk, shell, "l")
     assert "not answered: no connection" in body(desk)
+
+
+@pytest.mark.parametrize(("phase", "says"), [("agent", "no calls yet"), ("done", "no calls of this step were")])
+async def test_a_running_trial_without_captured_calls_has_none_yet(recording: Path, phase: str, says: str) -> None:
+    def nothing(ask: Ask) -> Content:
+        return Content(id=ask.id, kind=ask.kind, note="no calls of this step were captured")
+
+    desk, shell, _, source = opened(recording, nothing, live=True)
+    await keys(desk, shell, "f3")
+    source.view.state.groups[2].trials[4].phase = phase
+    await keys(desk, shell, "c")
+    assert says in body(desk)
+
+
+@pytest.mark.parametrize("retryable", [True, False])
+async def test_what_may_be_done_about_a_held_trial_is_no_contradiction(recording: Path, retryable: bool) -> None:
+    desk, shell, _, source = opened(recording, live=True)
+    source.view.state.groups[2].trials[4].retryable = retryable
+    await keys(desk, shell, "f3", "b")
+    text = " ".join(body(desk).split())
+    assert ("unless it is retried or cancelled" in text) == retryable
+    assert ("unless its group or the trial is cancelled" in text) != retryable
 
 
 async def test_an_engine_that_answers_nonsense_is_not_asked_in_a_circle(recording: Path) -> None:

@@ -13,6 +13,7 @@ from console.resources import themes_dir
 from console.tui.app import ConsoleApp
 from console.tui.empty import EmptySource
 from console.tui.keymap import load_keymap
+from console.tui.layout import Box
 from console.tui.live import LiveSource
 from console.tui.pages import PAGES
 from console.tui.pages.help import HelpPage, entries, keys_text
@@ -117,6 +118,25 @@ async def test_help_is_about_the_page_beneath_and_closes(recording: Path, screen
         assert app.desk.page.id == "config"
         await pilot.press("escape")
         assert app.desk.page.id == "run"
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [("retry", "r "), ("cancel-group", "x "), ("stop_now", ":stop-now"), ("snooze", "h "), ("exit", "q ")],
+)
+async def test_the_help_is_searched_by_ids_and_other_words(new_app, words: str, found: str) -> None:
+    desk = new_app("live", "run").desk
+    page = desk.show("help")
+    page.set_filter(words)
+    rows = [plain(one).strip() for one in page.paint(desk.scene(), Box(0, 0, 100, 60)).lines["text"]]
+    assert any(row.startswith(found) for row in rows), rows
+
+
+async def test_what_is_over_is_not_detached_from(new_app) -> None:
+    desk = new_app("live", "run").desk
+    assert ("d", "detach") in desk.key_labels()
+    desk.state.status = "finished"
+    assert ("q", "quit") in desk.key_labels() and ("d", "detach") not in desk.key_labels()
 
 
 @pytest.mark.parametrize("mode", ["live", "replay"])

@@ -17,8 +17,10 @@ from console.state.reduce import fold, state_of
 from console.tui import rewind
 from console.tui.desk import Desk
 from console.tui.live import LiveSource
+from console.tui.panes.timeline import timeline_rows
 from console.tui.replay import ReplaySource
 from console.tui.source import Source
+from console.tui.text import plain
 
 
 class Shell:
@@ -97,6 +99,7 @@ async def test_there_and_back(engine: SmallEngine, watch, local: bool) -> None:
     # The run goes on meanwhile, and an alarm opens.
     engine.step(1)
     engine.writer.append(ev.AlarmOpened(key="disk.low", level="critical", text="4 GB free"))
+    engine.writer.append(ev.AlarmOpened(key="slow", level="warning", text="slower than usual"))
     replay.read_marks(5.0)
 
     def taken_in() -> bool:
@@ -115,6 +118,32 @@ async def test_there_and_back(engine: SmallEngine, watch, local: bool) -> None:
     assert desk.source.address.author == "ada@bridge"
     await desk.shell.work  # type: ignore[attr-defined]
     assert local or not replay.record.path.exists()
+
+
+async def test_the_end_of_the_live_run_is_told_in_a_look_back(engine: SmallEngine, watch) -> None:
+    desk: Desk = await watch(True)
+    await rewind.look_back(desk)
+    replay = desk.source
+    assert isinstance(replay, ReplaySource)
+    engine.writer.append(ev.AlarmOpened(key="disk.low", level="critical", text="4 GB free"))
+    engine.writer.append(ev.RunFinished(status="failed", exit_code=4, reason="a trial \x1b[2Jfailed"))
+    replay.read_marks(5.0)
+
+    def taken_in() -> bool:
+        replay._last_refresh = -10.0
+        replay.poll()
+        return replay.link().urgent
+
+    await until(taken_in)
+    desk.tick()
+    said = "the live run has ended meanwhile (failed, exit 4): a trial failed"
+    assert replay.link().news == said
+    assert f"{said}; B goes there" in plain(desk.scene().message)
+    note = timeline_rows(desk.scene(), 120)[-1]
+    assert plain(note).startswith(f" !  {said}") and note[0].role == "alert"
+    desk.say("something else")
+    desk.tick()
+    assert plain(desk.scene().message) == " something else"  # it is told once
 
 
 async def test_the_end_of_a_look_back_leads_to_the_present(engine: SmallEngine, watch) -> None:

@@ -22,6 +22,18 @@ _MOVING = {
 _PANES = tuple(f"pane_{n}" for n in range(1, 7))
 _KEYS_WIDE = 14
 
+SYNONYMS = {
+    "ack": "acknowledge seen", "cancel_group": "kill abort stop", "cancel_trial": "kill abort stop",
+    "command_line": "vim ex", "detach": "exit leave", "export": "save screenshot write", "filter": "search find",
+    "freeze": "hold", "goto": "jump seek", "mouse": "click", "next_alarm": "problem failure", "note": "comment",
+    "palette": "menu search find", "pause": "suspend hold resume continue", "quarantine": "exclude skip ban",
+    "quit": "exit close leave", "retry": "again rerun restart", "retry_all": "again rerun restart",
+    "rewind": "history past", "shelve": "snooze mute silence", "stop_after_step": "end finish",
+    "stop_now": "kill abort",
+    "theme": "colour color", "tune": "set parallel budget", "watch": "lease take over lock", "yank": "copy clipboard",
+    "zoom": "maximise full",
+}  # fmt: skip
+"""Other words by which an action is looked for."""
 LEAVING = (
     ("q, d", "close the console; the run goes on, and so it does when the line drops"),
     ("quarterdeck attach", "opens it again, from any terminal on this machine"),
@@ -98,7 +110,7 @@ class HelpPage(TextPage):
         for entry in entries(self.desk, self.about):
             keys = keys_text(entry.keys) or f":{entry.actions[0].replace('_', '-')}"
             row = labelled(f"{keys} ", [Span(entry.text)], cells, _KEYS_WIDE, "key")
-            found.setdefault(entry.section, []).append(row)
+            found.setdefault(entry.section, []).append(row._replace(text=f"{row.text} {_words(entry.actions)}"))
         leaving = [labelled(f"{keys} ", [Span(text)], cells, 20, "key") for keys, text in LEAVING]
         out = [Section("Leaving", leaving)]
         out += [Section(section, rows) for section, rows in found.items()]
@@ -108,6 +120,11 @@ class HelpPage(TextPage):
         colours = [Row(f"{role} {text}", [line(Span(f"{role:<7}", role), text)]) for role, text in COLOURS]
         out.append(Section("Colours", colours))
         return out
+
+
+def _words(actions: tuple[str, ...]) -> str:
+    """What else finds the actions: their ids, as they are and as they are typed, and synonyms."""
+    return " ".join(f"{a} {a.replace('_', '-')} {a.replace('_', ' ')} {SYNONYMS.get(a, '')}" for a in actions)
 
 
 def _signs(ascii_only: bool, cells: int) -> list[Row]:

@@ -14,7 +14,7 @@ from console.tui.filters import Filter, parse
 from console.tui.layout import Box, Layout
 from console.tui.pages.page import Page, Painted
 from console.tui.panes import groups as groups_pane
-from console.tui.picture import SORTS, Scene, Selection, shown_trials
+from console.tui.picture import SORTS, Scene, Selection, check_classes, shown_trials
 from console.tui.spots import Spot, spots, told
 from console.tui.tail import Tail, Target
 
@@ -340,8 +340,10 @@ class RunPage(Page):
             raise
 
     def set_filter(self, text: str) -> None:
-        """Filter by `text`, empty for no filter. Raises `UsageError` when it is not one."""
-        self._selection.filter = parse(text)
+        """Filter by `text`, empty for no filter. Raises `UsageError` when it is not one, or names an unknown class."""
+        wanted, scene = parse(text), self.desk.scene()
+        check_classes(wanted, scene.state, scene.now)
+        self._selection.filter = wanted
         scene = self.desk.scene()
         if scene.group is not None and self._selection.filter:
             shown = shown_trials(self._selection, scene.group, scene.now)

@@ -108,7 +108,8 @@ class TrialPage(ReadingPage):
     @property
     def _subject(self) -> Subject:
         t = self._target or Target(0, 0, 0)
-        return Subject(t.step, t.group, t.trial, self._task, self._state, self._gone)
+        reads = "" if t.try_ < 0 or self._tab == "why" else f"try {t.try_ + 1} of {self._tries + 1}"
+        return Subject(t.step, t.group, t.trial, self._task, self._state, self._gone, reads)
 
     def do_previous_trial(self) -> None:
         """The trial before, also of another group."""
@@ -397,7 +398,7 @@ class TrialPage(ReadingPage):
             self._why.replace(detail.why(scene, self._subject, self._entries(), cells))
             lines: list[Line] = [fit(one, cells) for one in self._why.window(cells, rows)]
         else:
-            lines = trial_tabs.body(feed, cells, rows, self._earlier())
+            lines = trial_tabs.body(feed, cells, rows, self._earlier(), running=not self._ended())
         head = trial_tabs.title(scene, self._subject, self.position(feed is not None and feed.grows), region.width)
         heading = [
             head,

@@ -27,6 +27,7 @@ class Subject:
     Attributes:
         step, group, trial: indices from 0; task: its name, empty when it is not known.
         state: as it was last seen, None for never; gone: its step is over.
+        reads: which earlier try the text beneath is of, empty for the last one, which the head is about.
     """
 
     step: int
@@ -35,6 +36,7 @@ class Subject:
     task: str = ""
     state: TrialState | None = None
     gone: bool = False
+    reads: str = ""
 
 
 def head(scene: Scene, subject: Subject, cells: int) -> list[Line]:
@@ -48,6 +50,8 @@ def head(scene: Scene, subject: Subject, cells: int) -> list[Line]:
     first: list[Span] = [
         Span(" "), Span(sign_text(kind, scene.ascii), sign.role), Span(f" {sign.meaning}", "bold"),
     ]  # fmt: skip
+    if subject.reads:
+        first = [Span(f" beneath is {subject.reads}; the last try: ", "limit"), *first[1:]]
     if trial.outcome is not None and trial.cause:
         first.append(Span(f", {sanitize(trial.cause.replace('_', ' '), limit=40)}"))
     if trial.exception:
@@ -139,7 +143,8 @@ def _outcome(scene: Scene, trial: TrialState, cells: int) -> list[Line]:
     out += _row("policy", asked + policy, cells)
     if trial.hold_deadline is not None and trial.phase == "held":
         left = clock(trial.hold_deadline - scene.now)
-        out += _row("held", f"the run stops in {left} unless it is retried or cancelled", cells, "infra")
+        unless = "it is retried or cancelled" if trial.retryable else "its group or the trial is cancelled"
+        out += _row("held", f"the run stops in {left} unless {unless}", cells, "infra")
     return out
 
 

@@ -191,7 +191,10 @@ def _watch(scene: Scene) -> Line:
         return line(Span("watch: nobody", "muted"))
     if holder.you:
         return line(Span("watch: you", "pass"), Span(f" of {len(viewers)}", "muted"))
-    name = sanitize(holder.author.partition("@")[0] or holder.author, limit=16)
+    user, _, rest = holder.author.partition("@")
+    place = rest.partition(":")[2]
+    same = sum(v.author.partition("@")[0] == user for v in viewers) > 1  # then where it is tells them apart
+    name = sanitize(f"{user}:{place}" if same and place else user or holder.author, limit=16)
     return line(Span(f"watch: {name}", "limit"))
 
 

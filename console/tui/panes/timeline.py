@@ -64,8 +64,9 @@ def timeline_rows(scene: Scene, cells: int, rows: int = ROWS) -> list[Line]:
     if rows > 2:
         lines.append(_alarms(scene, timeline, ruler))
     if scene.link.news:
-        note = line(Span(f" {'!' if scene.link.detail else '*'} ", "limit+bold"))
-        lines[-1] = (*note, Span(sanitize(scene.link.news, limit=300), "limit"))
+        loud = scene.link.urgent
+        note = line(Span(f" {'!' if scene.link.detail or loud else '*'} ", "alert" if loud else "limit+bold"))
+        lines[-1] = (*note, Span(f"{' ' * loud}{sanitize(scene.link.news, limit=300)}", "bold" if loud else "limit"))
     return [fit(one, cells) for one in lines]
 
 

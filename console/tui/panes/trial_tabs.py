@@ -55,25 +55,28 @@ def tab_row(chosen: str, cells: int, key_of: Callable[[str], str]) -> Line:
     return fit(spans, cells)
 
 
-def body(feed: Feed, cells: int, rows: int, extra: str = "") -> list[Line]:
-    """The window on the feed's text, `rows` in all, with what is to be said about it beneath."""
+def body(feed: Feed, cells: int, rows: int, extra: str = "", running: bool = False) -> list[Line]:
+    """The window on the feed's text, `rows` in all, with what is to be said about it beneath; `running`: its try."""
     top: list[Line] = []
     if feed.kind == "tokens" and feed.call >= 0:
         which = (Span(" "), *tokens.summary(feed.tokens, feed.call, feed.calls, feed.more))
         top.append(spread(which, (*tokens.legend(), Span(" ")), cells))
         top += [tokens.table_head()] if feed.table else []
-    bottom = [fit(one, cells) for one in _notes(feed, extra)]
+    bottom = [fit(one, cells) for one in _notes(feed, extra, running)]
     window = feed.text.window(cells, max(1, rows - len(top) - len(bottom)))
     filler: list[Line] = [()] * (rows - len(top) - len(bottom) - len(window))
     return [*top, *window, *filler, *bottom]
 
 
-def _notes(feed: Feed, extra: str) -> list[Line]:
+def _notes(feed: Feed, extra: str, running: bool) -> list[Line]:
     out: list[Line] = []
+    early = running and feed.asked and not feed.calls and not feed.text.total
     if feed.text.first:
         out.append(line(Span(f" {feed.text.first:,} earlier lines were let go", "limit")))
     if feed.error:
         out.append(line(Span(f" not answered: {feed.error}; it is asked again", "infra")))
+    elif early and feed.kind == "tokens":
+        out.append(line(Span(" no calls yet", "muted")))
     elif feed.note:
         out.append(line(Span(f" {sanitize(feed.note, limit=300)}", "muted")))
     elif not feed.text.total:
