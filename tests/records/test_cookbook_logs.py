@@ -130,7 +130,7 @@ def test_a_finished_run_has_ended(tmp_path: Path) -> None:
 @pytest.mark.parametrize("exported", [True, False])
 def test_the_marks_have_every_trial_also_those_that_end_with_the_log(tmp_path: Path, exported: bool) -> None:
     steps = 30
-    write(tmp_path, [metrics(n, **{"time/sampling": 10.0, "time/total": 9.7 + n / 7}) for n in range(steps)])
+    write(tmp_path, [metrics(n, **{"time/sampling": 10.0, "time/total": 9.7 - n / 7}) for n in range(steps)])
     for step in range(steps if exported else 0):
         summaries(tmp_path, step, [trajectory(step, g, t, float(t)) for g in range(2) for t in range(2)])
     record = open_run(tmp_path)
