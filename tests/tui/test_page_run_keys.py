@@ -251,7 +251,7 @@ async def test_next_alarm_goes_where_the_alarm_is(recording: Path) -> None:
         assert at(app) == (0, 2) and "3/3 little room: look" in "\n".join(shown(app))
         page.do_next_alarm()
         await pilot.pause()
-        assert at(app) == HELD and "1/3 g3/t5 SandboxBuildError is held" in "\n".join(shown(app))
+        assert at(app) == HELD and "1/3 g3/t5 SandboxError is held" in "\n".join(shown(app))
 
 
 async def test_a_hidden_alarm_takes_the_filter_away(recording: Path) -> None:
