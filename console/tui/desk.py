@@ -71,7 +71,7 @@ class Desk:
         self.frozen: Frozen | None = None
         self.paints_per_second = 4.0
         self.seen_step: int | None = None
-        self._mine, self._told_end = False, ""
+        self._told_end = ""
         self._message: Line = ()
         self._message_until: float | None = None
         self._bell = Bell(self)
@@ -232,15 +232,15 @@ class Desk:
 
     def _tell_changes(self) -> None:
         """Say at once that somebody took the watch, or that the live run ended while one looks back."""
-        presence = self.source.presence
-        holder = next((viewer for viewer in presence if viewer.acts), None)
-        if self._mine and holder is not None and not holder.you:
-            name, key = sanitize(holder.author, limit=60), self.keymap.label("watch")
+        source = self.source
+        taken_by = getattr(source, "taken_by", "")
+        if taken_by:
+            source.taken_by = ""  # type: ignore[attr-defined]  # a live source's
+            name, key = sanitize(taken_by, limit=60), self.keymap.label("watch")
             self.say(
                 f"{name} took the watch: your orders do not go through; {key} takes it back", "limit+reverse", 20.0
             )
-        self._mine = holder is not None and holder.you
-        ended = getattr(self.source, "ended", "")
+        ended = getattr(source, "ended", "")
         if ended and ended != self._told_end:
             self.say(f"{ended}; {self.keymap.label('rewind')} goes there", "limit+reverse", 20.0)
         self._told_end = ended

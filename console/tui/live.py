@@ -51,7 +51,8 @@ class LiveSource:
         """`view` is painted until the engine answers; `local`: the engine's process is on this machine.
 
         `ready` is called on a thread before the first connection; what it raises ends up in `failure`. The console
-        attends as `author` (this user at this terminal by default); without `act` it only looks.
+        attends as `author` (this user at this terminal by default); without `act` it only looks. `taken_by`: who took
+        the watch from it, until that was told.
         """
         self._ready = ready
         self.failure: QuarterdeckError | None = None
@@ -62,6 +63,8 @@ class LiveSource:
         self.address = LiveAddress(socket, run, local, author, act)
         self._follower = RunFollower(socket, run=run, alive=self._alive, author=author or viewer_name(), act=act)
         self._follower.on_presence = self._presence_changed
+        self._mine = False
+        self.taken_by = ""
         self._task: asyncio.Task[None] | None = None
         self._up = False
         self._over = False
@@ -133,6 +136,11 @@ class LiveSource:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def _presence_changed(self, viewers: tuple[Viewer, ...]) -> None:
+        holder = next((viewer for viewer in viewers if viewer.acts), None)
+        mine = holder is not None and holder.you
+        if holder is not None:
+            self.taken_by = holder.author if self._mine and not mine else ""
+        self._mine = mine
         self.version += 1
 
     def _alive(self) -> bool:

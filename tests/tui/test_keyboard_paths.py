@@ -400,7 +400,9 @@ def at_80_columns(desk: Desk, mode: str) -> None:
     if page_id == "scrub":  # it says how to scrub instead, and it says all of it
         assert "esc goes back" in text
         return
-    assert text.startswith(f" ? help  {'d detach  ' if mode not in ('replay', 'no run') else ''}q quit  "), text
+    assert text.startswith(
+        f" ? help  {'' if mode in ('replay', 'no run', 'over', 'dead') else 'd detach  '}q quit  "
+    ), text
     assert (" esc back " in text) == (len(desk._pages) > 1), (page_id, text)
     labels, acts = set(text.split()), mode in ("live", "alone")
     assert ("stop" in labels) == (acts and page_id not in ("config", "runs", "help")), text
