@@ -90,6 +90,11 @@ class Visit:
                 self.term.settle()
             self.look()
 
+    def open(self, key: str, text: str) -> None:
+        """Press the key of a page, and wait for something of it."""
+        self.press(key)
+        self.wait(text)
+
     def type(self, text: str) -> None:
         """Paste a command into the command line."""
         self.press(":")
@@ -172,11 +177,16 @@ def test_every_page_of_a_recording(
     term.until(lambda: "REPLAY" in term.text)
     visit = Visit(term)
     visit.press(" ", HOME, *["}"] * steps)
-    visit.press(END, "m", "t")
+    visit.press(END)
+    visit.open("m", "Metrics")
+    visit.press("t")
     visit.repaint()
-    visit.press(ESC, ESC, "L", *"jjj")
+    visit.press(ESC, ESC)
+    visit.open("L", "qatx")
+    visit.press(*"jjj")
     visit.repaint()
-    visit.press(ESC, "i")
+    visit.press(ESC)
+    visit.open("i", "what differs")
     visit.page_through(8)
     visit.press("G", ESC, "E")
     visit.page_through(pages, PAGE_UP)
@@ -184,8 +194,7 @@ def test_every_page_of_a_recording(
     visit.press(ESC, "?", ESC)
     visit.type("trial g2/t2")
     for tab in "tvle":
-        visit.press(tab)
-        visit.wait("q")
+        visit.open(tab, {"t": "qmsg", "v": "qfil", "c": "qtok", "l": "qxcp", "e": "qrek"}[tab])
         visit.press("g")
         visit.page_through(pages)
         visit.press("G")
@@ -249,8 +258,7 @@ def test_a_live_run_its_dialogs_prompts_and_viewers(terminal, start_engine) -> N
         visit.press("\t", "\t", ENTER, ESC)
     visit.type("trial g2/t2")
     for tab in "tvcle":
-        visit.press(tab)
-        visit.wait("q")
+        visit.open(tab, {"t": "qmsg", "v": "qfil", "c": "qtok", "l": "qxcp", "e": "qrek"}[tab])
         visit.press("g", PAGE_DOWN)
     visit.repaint()
     term.press("\x03")
