@@ -80,14 +80,18 @@ async def test_a_checkpoint_of_a_rollout_is_where_the_next_engine_goes_on(run_en
     assert last_checkpoint_batch(first.run_dir) == 1
     saved = json.loads((first.run_dir / "checkpoints.jsonl").read_text().splitlines()[-1])
     assert saved["name"] == "000001-request" and saved["state_path"] and saved["sampler_path"]
-    tokens = first.view.state.capture.prompt_tokens
+    captured = first.view.state.capture
+    tokens = captured.prompt_tokens + captured.sampled_tokens
 
     async def budget(engine: Any) -> None:
+        """Used up already it would be refused; the step at hand uses so much more."""
         await until(lambda: engine.board.view.state.step == 1)
-        said.append(await command(engine, "set", token_budget=tokens + 1))
+        refused = await command(engine, "set", token_budget=tokens)
+        said.extend([refused, await command(engine, "set", token_budget=tokens + 60)])
 
     second = await run_engine(where, trial, "config.max_steps=3", run_dir=first.run_dir, during=budget)
-    assert (second.exit_code, second.view.state.reason) == (3, f"token budget of {tokens + 1:,} reached")
+    assert (second.exit_code, second.view.state.reason) == (3, f"token budget of {tokens + 60:,} reached")
+    assert [answer.status for answer in said] == ["done", "refused", "done"], said
     assert [(r.step, r.policy_version) for r in second.view.history.rows] == [(0, 1), (1, 2)]
     assert [(e.when, e.by) for e in second.of(ev.StopRequested)] == [("now", "test"), ("after_step", "token budget")]
     assert {e.task for e in second.of(ev.GroupStarted)} == {"make-folder"}
