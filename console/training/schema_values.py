@@ -20,6 +20,8 @@ class ValueProblem(Exception):
 
 def from_text(option: Option, text: str) -> Any:
     """The value of `key=text`. Raises `ValueProblem`."""
+    if not text.isascii() and text != text.encode("utf-8", "replace").decode():
+        raise ValueProblem("is not UTF-8; rename the file or directory, or correct the text")
     if option.nullable and text == "None":
         return None
     match option.kind:

@@ -122,7 +122,9 @@ class LiveSource:
         Raises:
             ControlError: it was refused, for instance because somebody else has it by now; or no answer.
         """
-        holder = next((viewer.author for viewer in self.presence if viewer.acts), "")
+        holder: str | None = next((viewer.author for viewer in self.presence if viewer.acts), "")
+        if not self.presence:  # nobody has told yet who looks
+            holder = None
         result = await self._follower.take_watch(back, from_=holder)
         text = sanitize(result.text, limit=200)
         if result.status != "done":

@@ -56,6 +56,13 @@ async def test_a_take_over_that_came_too_late_is_an_error(engine, console, until
             await bob.take_watch()
 
 
+async def test_a_console_that_has_not_heard_who_looks_takes_it_from_whoever_has_it(engine, console):
+    await console("ada@host")
+    bob = await console("bob@host")
+    bob._follower.presence = ()
+    assert await bob.take_watch() == "you have the watch, before you ada@host"
+
+
 async def test_one_that_only_looks_never_acts(engine, console):
     eve = await console("eve@host", act=False)
     assert not eve.acts

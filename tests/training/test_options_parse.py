@@ -107,6 +107,7 @@ def test_missing_required_options_are_all_named() -> None:
         ("harbor.on_failure=explode", ["stop, hold, retry"]),
         ("config.max_steps=", ["config.max_steps"]),
         ("harbor.trial_config=", ["harbor.trial_config", "path"]),
+        ("config.log_path=/tmp/x\udcff", ["config.log_path is not UTF-8"]),
         ("--config.lora_rank=3", ["without dashes", "config.lora_rank=3"]),
         ("--lora-rank=3", ["config.lora_rank=VALUE"]),
         ("--headles", ["--headless?"]),
