@@ -121,6 +121,7 @@ class Visit:
 
     def wait(self, text: str) -> None:
         self.term.see(text)
+        self.term.settle()  # the rest of the picture may come in another piece
         self.look()
 
     def look(self) -> None:
