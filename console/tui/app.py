@@ -37,6 +37,8 @@ class ConsoleApp(App[None], inherit_bindings=False):
     ENABLE_COMMAND_PALETTE = False
     CSS = "MainScreen { background: $background; color: $foreground; }"
     TITLE = "quarterdeck"
+    ticks = True
+    """Whether the screen looks for news by a clock of its own."""
 
     def __init__(
         self,

@@ -122,10 +122,9 @@ class LiveSource:
         Raises:
             ControlError: it was refused, for instance because somebody else has it by now; or no answer.
         """
-        holder: str | None = next((viewer.author for viewer in self.presence if viewer.acts), "")
-        if not self.presence:  # nobody has told yet who looks
-            holder = None
-        result = await self._follower.take_watch(back, from_=holder)
+        holder = next((viewer.author for viewer in self.presence if viewer.acts), "")
+        # Before anybody has told who looks, nothing is believed.
+        result = await self._follower.take_watch(back, from_=holder if self.presence else None)
         text = sanitize(result.text, limit=200)
         if result.status != "done":
             raise ControlError(text)

@@ -52,7 +52,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
     def on_mount(self) -> None:
         """First paint, then the clock."""
         self.paint()
-        if getattr(self.app, "ticks", True):
+        if self.app.ticks:  # type: ignore[attr-defined]
             self.set_interval(1 / PAINTS_PER_SECOND, self.tick)
 
     def on_resize(self, event: Resize) -> None:
