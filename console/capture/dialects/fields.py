@@ -1,0 +1,84 @@
+"""Checks of JSON fields that come from a sandbox. Each names the field and never repeats what was in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from console.capture.refusals import bad_request
+
+INTEGER_LIMIT = 2**53
+
+
+def mapping(value: object, param: str) -> dict[str, Any]:
+    """The value, which must be an object."""
+    if not isinstance(value, dict):
+        raise bad_request(param, "must be an object")
+    return value
+
+
+def listing(value: object, param: str) -> list[Any]:
+    """The value, which must be a list."""
+    if not isinstance(value, list):
+        raise bad_request(param, "must be a list")
+    return value
+
+
+def text(value: object, param: str) -> str:
+    """The value, which must be a string; lone surrogates in it are replaced, they cannot be encoded."""
+    if not isinstance(value, str):
+        raise bad_request(param, "must be a string")
+    return encodable(value)
+
+
+def integer(body: Mapping[str, Any], key: str, *, at_least: int | None = None, prefix: str = "") -> int | None:
+    """An optional whole number; 100.0 is one. None when it is missing or null."""
+    value = body.get(key)
+    if value is None:
+        return None
+    if isinstance(value, float) and math.isfinite(value) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise bad_request(prefix + key, "must be an integer")
+    if abs(value) >= INTEGER_LIMIT or (at_least is not None and value < at_least):
+        least = "" if at_least is None else f" of {at_least} or more"
+        raise bad_request(prefix + key, f"must be an integer{least}")
+    return value
+
+
+def number(body: Mapping[str, Any], key: str, *, prefix: str = "") -> float | None:
+    """An optional finite number. None when it is missing or null."""
+    value = body.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise bad_request(prefix + key, "must be a number")
+    if (isinstance(value, int) and abs(value) >= INTEGER_LIMIT) or not math.isfinite(value):
+        raise bad_request(prefix + key, "must be a finite number")
+    return float(value)
+
+
+def boolean(body: Mapping[str, Any], key: str, *, default: bool = False, prefix: str = "") -> bool:
+    """An optional truth value."""
+    value = body.get(key)
+    if value is None:
+        return default
+    if not isinstance(value, bool):
+        raise bad_request(prefix + key, "must be true or false")
+    return value
+
+
+def neutral(body: Mapping[str, Any], key: str, *allowed: object) -> None:
+    """Refuse a parameter that would change what is sampled unless its value says that nothing changes.
+
+    Missing and null are always allowed; `allowed` are the other values that mean nothing.
+    """
+    value = body.get(key)
+    if value is not None and not any(isinstance(value, bool) is isinstance(a, bool) and value == a for a in allowed):
+        raise bad_request(key, "cannot be honoured by this gateway; leave it out")
+
+
+def encodable(value: str) -> str:
+    """The text without lone surrogates."""
+    return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
