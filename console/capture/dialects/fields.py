@@ -82,3 +82,9 @@ def neutral(body: Mapping[str, Any], key: str, *allowed: object) -> None:
 def encodable(value: str) -> str:
     """The text without lone surrogates."""
     return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+
+
+def retried(headers: Mapping[str, str]) -> bool:
+    """Whether the client says that it sends this request again; SDKs count their tries in a header."""
+    count = headers.get("x-stainless-retry-count", "")
+    return count.isascii() and count.isdigit() and count.strip("0") != ""

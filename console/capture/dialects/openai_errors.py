@@ -1,0 +1,35 @@
+"""Error bodies of OpenAI's two dialects, in the words that SDKs, litellm and Harbor tell apart.
+
+litellm maps an error by the text of its body before it looks at the status: whatever has `invalid_request_error` in it
+is a bad request there, so only those that are have that type.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from console.capture.refusals import RefusalKind, RefusedError
+
+TYPE_AND_CODE: dict[RefusalKind, tuple[str, str | None]] = {
+    "request": ("invalid_request_error", None),
+    "overflow": ("invalid_request_error", "context_length_exceeded"),
+    "budget": ("insufficient_quota", "insufficient_quota"),
+    "auth": ("authentication_error", "invalid_api_key"),
+    "early": ("conflict_error", "trial_not_started"),
+    "sealed": ("permission_error", "trial_ended"),
+    "not_found": ("not_found_error", "not_found"),
+    "method": ("invalid_request_error", "method_not_allowed"),
+    "too_large": ("invalid_request_error", "request_too_large"),
+    "media": ("invalid_request_error", "unsupported_media_type"),
+    "busy": ("rate_limit_error", "rate_limit_exceeded"),
+    "backend": ("server_error", "service_unavailable"),
+    "no_logprobs": ("server_error", "no_logprobs"),
+    "capture": ("server_error", "capture_failed"),
+    "cancelled": ("server_error", "cancelled"),
+}
+
+
+def error_body(refusal: RefusedError) -> dict[str, Any]:
+    """`{"error": {"message", "type", "param", "code"}}` for a refusal."""
+    kind, code = TYPE_AND_CODE[refusal.kind]
+    return {"error": {"message": refusal.message, "type": kind, "param": refusal.param, "code": code}}
