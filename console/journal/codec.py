@@ -29,6 +29,7 @@ from console.journal.events import (
     RunPlanned,
     RunStarted,
     RunTuned,
+    SamplingProbed,
     SandboxStats,
     Snapshot,
     StepFinished,
@@ -60,6 +61,7 @@ KnownEvent = (
     | TrialRetried
     | GatewayHealth
     | CaptureStats
+    | SamplingProbed
     | HostStats
     | SandboxStats
     | CheckpointSaved

@@ -269,7 +269,11 @@ class CaptureStats(Event, tag="capture.stats"):
     Attributes:
         calls: model calls answered; failed: answered with an error; prompt_tokens, sampled_tokens: captured.
         lost: captured calls that cannot be trained because a record is missing; no_logprobs: samples without log-probs.
-        inflight: model calls under way.
+        inflight: model calls under way; trained_tokens: sampled tokens that batches were given to train on.
+        bridged: calls whose prompt extends that of an earlier one; unbridged: the others by reason, `first` among them.
+        refusals: requests that got an error instead of a sample, by kind; excluded: answered calls that are not
+            trained, by reason.
+        temperature_low, temperature_high: of all calls, as they were sampled; None before the first.
     """
 
     calls: int = 0
@@ -279,6 +283,27 @@ class CaptureStats(Event, tag="capture.stats"):
     lost: int = 0
     no_logprobs: int = 0
     inflight: int = 0
+    trained_tokens: int = 0
+    bridged: int = 0
+    unbridged: dict[str, int] = {}
+    refusals: dict[str, int] = {}
+    excluded: dict[str, int] = {}
+    temperature_low: float | None = None
+    temperature_high: float | None = None
+
+
+class SamplingProbed(Event, tag="sampling.probed"):
+    """What the log-probs that the gateway returns are.
+
+    Attributes:
+        tempered: they are those of the distribution at the sampling temperature (true), those of temperature 1
+            (false), or it could not be told (null); detail: how that was found.
+        mode: `agent` when agents choose how to sample, `force` when the run does.
+    """
+
+    tempered: bool | None = None
+    detail: str = ""
+    mode: str = "agent"
 
 
 class HostStats(Event, tag="host.stats"):

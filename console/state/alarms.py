@@ -7,14 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from console.state import rules_learning, rules_run, rules_trials
+from console.state import rules_capture, rules_learning, rules_run, rules_trials
 from console.state.findings import Finding, Look
 from console.state.reduce import RunView
 
 Rule = Callable[[Look], Iterator[Finding]]
 
-RULES: tuple[Rule, ...] = (*rules_trials.WHATEVER, *rules_run.WHATEVER)
-RULES_WHILE_LIVE: tuple[Rule, ...] = (*rules_run.WHILE_LIVE, *rules_trials.WHILE_LIVE, *rules_learning.WHILE_LIVE)
+RULES: tuple[Rule, ...] = (*rules_trials.WHATEVER, *rules_run.WHATEVER, *rules_capture.WHATEVER)
+RULES_WHILE_LIVE: tuple[Rule, ...] = (
+    *rules_run.WHILE_LIVE,
+    *rules_trials.WHILE_LIVE,
+    *rules_capture.WHILE_LIVE,
+    *rules_learning.WHILE_LIVE,
+)
 """These advise on a run that goes on; one that ends needs no advice."""
 
 TROUBLES = frozenset({"gateway.unreachable", "gateway.slow", "trials.infrastructure"})

@@ -109,6 +109,10 @@ def _text(state: RunState, event: ev.Event) -> tuple[str, str, str | None]:
             if not event.when:
                 return "stop request taken back", "info", None
             return f"stop requested ({_words(event.when)})", "warning", None
+        case ev.SamplingProbed():
+            known = "those of the tempered distribution" if event.tempered else "those of temperature 1"
+            said = "unknown" if event.tempered is None else known
+            return f"log-probs of the gateway: {said} ({clean(event.detail)})", "info", None
         case ev.Note():
             return clean(event.text), event.level, None
         case ev.JournalRepaired():

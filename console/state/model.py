@@ -110,9 +110,11 @@ class TrialBrief(msgspec.Struct, kw_only=True, array_like=True):
 
 
 class CaptureState(msgspec.Struct, kw_only=True):
-    """Captured totals of the run, and the rate between the last two reports (tokens a second, sampled and prompt).
+    """Captured totals of the run, and the rates between the last two reports in tokens a second; see `CaptureStats`.
 
-    `rates`: sampled tokens a second between the last reports, oldest first.
+    Attributes:
+        rates: sampled tokens a second between the last reports, oldest first.
+        tempered, probed: what the gateway's log-probs are, and how that was found; see `SamplingProbed`.
     """
 
     calls: int = 0
@@ -125,7 +127,24 @@ class CaptureState(msgspec.Struct, kw_only=True):
     reported: float = 0.0
     sampled_per_second: float | None = None
     prompt_per_second: float | None = None
+    trained_per_second: float | None = None
     rates: list[float] = []
+    trained_tokens: int = 0
+    bridged: int = 0
+    unbridged: dict[str, int] = {}
+    refusals: dict[str, int] = {}
+    excluded: dict[str, int] = {}
+    temperature_low: float | None = None
+    temperature_high: float | None = None
+    tempered: bool | None = None
+    probed: str = ""
+    sampling: str = ""
+
+    @property
+    def bridge_rate(self) -> float | None:
+        """Share of the calls that could extend an earlier one and do; None before there is one."""
+        could = self.bridged + sum(count for reason, count in self.unbridged.items() if reason != "first")
+        return self.bridged / could if could else None
 
 
 class AlarmState(msgspec.Struct, kw_only=True):

@@ -128,7 +128,8 @@ def _run_finished(view: RunView, e: ev.RunFinished) -> None:
     s = view.state
     s.status = e.status if e.status in ("stopped", "failed") else "finished"  # type: ignore[assignment]
     s.exit_code, s.reason, s.phase, s.phase_since, s.phase_detail = e.exit_code, e.reason, "ended", e.ts, ""
-    s.capture.inflight, s.capture.sampled_per_second, s.capture.prompt_per_second = 0, None, None
+    c, s.capture.inflight = s.capture, 0
+    c.sampled_per_second = c.prompt_per_second = c.trained_per_second = None
 
 
 def _step_started(view: RunView, e: ev.StepStarted) -> None:
@@ -163,10 +164,19 @@ def _capture(view: RunView, e: ev.CaptureStats) -> None:
     if c.reported and gap > 0:
         c.sampled_per_second = max(0.0, (e.sampled_tokens - c.sampled_tokens) / gap)
         c.prompt_per_second = max(0.0, (e.prompt_tokens - c.prompt_tokens) / gap)
+        c.trained_per_second = max(0.0, (e.trained_tokens - c.trained_tokens) / gap)
         c.rates.append(c.sampled_per_second)
         del c.rates[:-READINGS_KEPT]
     c.calls, c.failed, c.prompt_tokens, c.sampled_tokens = e.calls, e.failed, e.prompt_tokens, e.sampled_tokens
     c.lost, c.no_logprobs, c.inflight, c.reported = e.lost, e.no_logprobs, e.inflight, e.ts
+    c.trained_tokens, c.bridged, c.unbridged = e.trained_tokens, e.bridged, e.unbridged
+    c.refusals, c.excluded = e.refusals, e.excluded
+    c.temperature_low, c.temperature_high = e.temperature_low, e.temperature_high
+
+
+def _probed(view: RunView, e: ev.SamplingProbed) -> None:
+    c = view.state.capture
+    c.tempered, c.probed, c.sampling = e.tempered, e.detail, e.mode
 
 
 def _sandboxes(view: RunView, e: ev.SandboxStats) -> None:
@@ -316,6 +326,7 @@ _HANDLERS: dict[type[ev.Event], Callable[[RunView, Any], None]] = {
     **reduce_trials.HANDLERS,
     ev.GatewayHealth: _gateway,
     ev.CaptureStats: _capture,
+    ev.SamplingProbed: _probed,
     ev.SandboxStats: _sandboxes,
     ev.CheckpointSaved: _checkpoint,
     ev.AlarmOpened: _alarm_opened,

@@ -197,31 +197,6 @@ def at_limits(look: Look) -> Iterator[Finding]:
             )
 
 
-def captured(look: Look) -> Iterator[Finding]:
-    """Calls that cannot be trained because their record is not whole."""
-    c = look.state.capture
-    if c.lost:
-        yield Finding(
-            key="capture.lost",
-            level=CRITICAL,
-            text=f"{c.lost} captured calls lost",
-            consequence="their trials cannot be trained",
-            remedy="check the disk of the run directory",
-            action="stop_after_step",
-            figure=float(c.lost),
-        )
-    if c.no_logprobs:
-        yield Finding(
-            key="capture.no_logprobs",
-            level=CRITICAL,
-            text=f"{c.no_logprobs} samples without usable log-probs",
-            consequence="their trials cannot be trained",
-            remedy="the gateway must return log-probs with every sample",
-            action="stop_after_step",
-            figure=float(c.no_logprobs),
-        )
-
-
 def sandboxes_left(look: Look) -> Iterator[Finding]:
     """Sandboxes that could not be removed."""
     left = look.state.sandboxes_left
@@ -243,5 +218,5 @@ def _ended(look: Look) -> list[TrialBrief]:
     return [b for b in look.state.recent if b.outcome != "cancelled" and b.task not in out]
 
 
-WHATEVER = (held, captured, sandboxes_left)
+WHATEVER = (held, sandboxes_left)
 WHILE_LIVE = (infrastructure, same_failure, verifier_broken, stalled, at_limits)

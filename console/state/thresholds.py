@@ -90,6 +90,15 @@ class AlarmThresholds(msgspec.Struct, frozen=True, kw_only=True):
         float, Meta(description="Share of the last 50 trials that ended at one limit; critical.")
     ] = 0.50
 
+    # --- capture ---
+    bridge_share: Annotated[
+        float,
+        Meta(description="Share of continuing model calls that extend an earlier one below which it warns."),
+    ] = 0.5
+    bridge_calls: Annotated[
+        float, Meta(description="Continuing model calls that must have been made before that share is judged.")
+    ] = 50.0
+
     # --- learning ---
     no_signal_share: Annotated[
         float, Meta(description="Share of groups without a reward spread, two steps running, that warns.")

@@ -449,3 +449,24 @@ def test_texts_do_not_count_seconds() -> None:
     first, then = alarms(view, NOW), alarms(view, NOW + 77.0)
     assert {"run.no_progress", "step.slow", "stalled.g1/t1", "checkpoint.old"} <= first.keys()
     assert [f.text for f in first.values()] == [f.text for f in then.values()]
+
+
+def test_calls_that_extend_nothing() -> None:
+    few = part("capture", bridged=3, unbridged={"first": 90, "rewritten": 6})
+    assert levels(live(few)) == {}
+    first = part("capture", bridged=40, unbridged={"first": 900, "rewritten": 20})
+    assert levels(live(first)) == {}  # beginnings are no fault
+    finding = one(
+        live(part("capture", bridged=10, unbridged={"first": 9, "tools": 30, "rewritten": 40})), "capture.unbridged"
+    )
+    assert finding.text.startswith("12 %") and "rewrote its history" in finding.text
+
+
+def test_a_temperature_that_the_trainer_does_not_know() -> None:
+    one_only = {"temperature_low": 1.0, "temperature_high": 1.0, "tempered": True}
+    assert levels(live(part("capture", **one_only))) == {}
+    cold = one_only | {"temperature_low": 0.8}
+    finding = one(live(part("capture", **cold)), "sampling.temperature")
+    assert "0.8 to 1" in finding.text and "start away from 1" in finding.consequence
+    assert "start at 1" in one(live(part("capture", **cold | {"tempered": False})), "sampling.temperature").consequence
+    assert "may be wrong" in one(live(part("capture", **cold | {"tempered": None})), "sampling.temperature").consequence

@@ -33,6 +33,11 @@ def capture_lines(scene: Scene, cells: int, rows: int) -> list[Line]:
             spans += [Span(f"  {name} ", "muted"), Span(value, role)]
         return line(*spans)
 
+    def tally(name: str, counts: dict[str, int]) -> Line:
+        ranked = sorted(counts.items(), key=lambda item: -item[1])
+        text = " ".join(f"{sanitize(reason, limit=20)} {count(number)}" for reason, number in ranked[:8])
+        return line(Span(f" {name:<9}", "muted"), Span(text or "--"))
+
     lines = [
         row("rtt", "--" if g.latency_ms is None else short_time(g.latency_ms / 1000), g.latencies),
         row("queue", "--" if g.queued is None else str(g.queued), g.queues),
@@ -43,8 +48,13 @@ def capture_lines(scene: Scene, cells: int, rows: int) -> list[Line]:
             ("open", str(c.inflight), ""),
         ),
         figures(
-            ("in/s", count(c.prompt_per_second), ""), ("lost", str(c.lost), "alert" if c.lost else ""),
+            ("bridged", "--" if c.bridge_rate is None else f"{100 * c.bridge_rate:.0f}%", ""),
+            ("lost", str(c.lost), "alert" if c.lost else ""),
             ("nolp", str(c.no_logprobs), "alert" if c.no_logprobs else ""),
+        ),
+        figures(
+            ("in/s", count(c.prompt_per_second), ""), ("trained/s", count(c.trained_per_second), ""),
+            ("refused", count(sum(c.refusals.values())), "limit" if c.refusals else ""),
         ),
         figures(
             ("kv", "--" if g.kv_fraction is None else number(g.kv_fraction, 2), ""),
@@ -61,6 +71,9 @@ def capture_lines(scene: Scene, cells: int, rows: int) -> list[Line]:
             ("boxes", str(state.sandboxes_live), ""), ("left", str(len(state.sandboxes_left)), ""),
             ("policy", f"v{state.policy_version}", ""), ("engines", str(state.engines), ""),
         ),
+        tally("unbridged", {name: calls for name, calls in c.unbridged.items() if name != "first"}),
+        tally("refused", c.refusals),
+        tally("untrained", c.excluded),
         line(Span(f" {'gateway':<8} ", "muted"), Span(sanitize(state.gateway_url or "--", limit=200))),
         line(Span(f" {'model':<8} ", "muted"), Span(sanitize(state.model or "--", limit=200))),
         line(Span(f" {'says':<8} ", "muted"), Span(sanitize(g.detail or "--", limit=200))),

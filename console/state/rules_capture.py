@@ -1,0 +1,92 @@
+"""Alarm rules about captured calls: whether they can be trained, and at what price."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from console.state.findings import CRITICAL, WARNING, Finding, Look, clean, share
+
+REASONS = {
+    "rewritten": "the agent rewrote its history",
+    "tools": "its tools changed",
+    "system": "its system prompt changed",
+    "compacted": "its history was compacted",
+    "truncated": "the reply before was cut off",
+    "renderer": "the renderer has no bridge",
+    "template": "the template drops earlier thoughts",
+}
+
+
+def captured(look: Look) -> Iterator[Finding]:
+    """Calls that cannot be trained because their record is not whole."""
+    c = look.state.capture
+    if c.lost:
+        yield Finding(
+            key="capture.lost",
+            level=CRITICAL,
+            text=f"{c.lost} captured calls lost",
+            consequence="their trials cannot be trained",
+            remedy="check the disk of the run directory",
+            action="stop_after_step",
+            figure=float(c.lost),
+        )
+    if c.no_logprobs:
+        yield Finding(
+            key="capture.no_logprobs",
+            level=CRITICAL,
+            text=f"{c.no_logprobs} samples without usable log-probs",
+            consequence="their trials cannot be trained",
+            remedy="the gateway must return log-probs with every sample",
+            action="stop_after_step",
+            figure=float(c.no_logprobs),
+        )
+
+
+def unbridged(look: Look) -> Iterator[Finding]:
+    """Most calls that continue a conversation do not extend what was sampled before."""
+    c, limits = look.state.capture, look.limits
+    reasons = {reason: count for reason, count in c.unbridged.items() if reason != "first"}
+    rate = c.bridge_rate
+    if rate is None or c.bridged + sum(reasons.values()) < limits.bridge_calls or rate >= limits.bridge_share:
+        return
+    worst = max(reasons, key=lambda reason: reasons[reason])
+    yield Finding(
+        key="capture.unbridged",
+        level=WARNING,
+        text=f"{share(rate)} of the continuing calls extend the call before; mostly {REASONS.get(worst, clean(worst))}",
+        consequence="prompts are trained and stored again and again, at many times the cost",
+        remedy="look at how the agent sends its history; keep harbor.history_thinking=keep",
+        figure=rate,
+        basis=worst,
+    )
+
+
+def temperature(look: Look) -> Iterator[Finding]:
+    """Agents sample at another temperature than 1, at which the trainer computes its probabilities."""
+    c = look.state.capture
+    if c.temperature_low is None or c.temperature_high is None or c.temperature_low == c.temperature_high == 1.0:
+        return
+    low, high = c.temperature_low, c.temperature_high
+    at = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+    yield Finding(
+        key="sampling.temperature",
+        level=WARNING,
+        text=f"agents sample at temperature {at}; {_LOGPROBS[c.tempered]}",
+        consequence=_RATIOS[c.tempered],
+        remedy="let the agent sample at temperature 1, or set harbor.sampling=force",
+        basis=f"{at} {c.tempered}",
+    )
+
+
+_LOGPROBS = {
+    True: "the gateway's log-probs are those of that distribution",
+    False: "the gateway's log-probs are those of temperature 1",
+    None: "it is not known of which distribution the gateway's log-probs are",
+}
+_RATIOS = {
+    True: "PPO ratios start away from 1: likely tokens look over-sampled and rare ones are clipped",
+    False: "PPO ratios start at 1, but the samples come from another distribution than they are weighted by",
+    None: "PPO ratios may be wrong from the first step on",
+}
+WHATEVER = (captured,)
+WHILE_LIVE = (unbridged, temperature)
