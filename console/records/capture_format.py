@@ -100,6 +100,7 @@ class Outcome(Record, tag="outcome", kw_only=True, omit_defaults=True):
         tokens, logprobs: sampled ids and their log-probs as the gateway gave them, of equal length.
         stop_reason: stop or length; seconds: from request to sample; ts: Unix seconds of the end.
         reply: the sampled text without the token that ends it; reply_cut: characters left out of it.
+        end: text of the token that ends it, "" when the last one is part of `reply`.
         pieces: characters of each token's text within `reply`, one uint8 a token, empty when they do not add up to it.
         malformed: a tool call in it could not be parsed, and the agent got the raw text; error: what failed.
     """
@@ -113,6 +114,7 @@ class Outcome(Record, tag="outcome", kw_only=True, omit_defaults=True):
     stop_reason: str = ""
     reply: str = ""
     reply_cut: int = 0
+    end: str = ""
     pieces: bytes = b""
     malformed: bool = False
     error: str = ""
