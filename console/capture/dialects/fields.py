@@ -9,6 +9,8 @@ from typing import Any
 from console.capture.refusals import bad_request
 
 INTEGER_LIMIT = 2**53
+SCHEMA_DEPTH = 64
+SCHEMA_VALUES = 50_000
 
 
 def mapping(value: object, param: str) -> dict[str, Any]:
@@ -77,6 +79,30 @@ def neutral(body: Mapping[str, Any], key: str, *allowed: object) -> None:
     value = body.get(key)
     if value is not None and not any(isinstance(value, bool) is isinstance(a, bool) and value == a for a in allowed):
         raise bad_request(key, "cannot be honoured by this gateway; leave it out")
+
+
+def schema(value: object, param: str) -> dict[str, Any]:
+    """A JSON schema, or any other object that is rendered into the prompt: finite, encodable, and not too deep."""
+    left = SCHEMA_VALUES
+
+    def clean(part: object, depth: int) -> object:
+        nonlocal left
+        left -= 1
+        if depth > SCHEMA_DEPTH or left < 0:
+            raise bad_request(param, "is too deep or too large")
+        if isinstance(part, str):
+            return encodable(part)
+        if isinstance(part, dict):
+            return {encodable(str(key)): clean(inner, depth + 1) for key, inner in part.items()}
+        if isinstance(part, list):
+            return [clean(inner, depth + 1) for inner in part]
+        if isinstance(part, float) and not math.isfinite(part):
+            raise bad_request(param, "must hold finite numbers only")
+        return part
+
+    cleaned = clean(mapping(value, param), 0)
+    assert isinstance(cleaned, dict)
+    return cleaned
 
 
 def encodable(value: str) -> str:

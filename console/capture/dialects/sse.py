@@ -16,10 +16,11 @@ def event(data: dict[str, Any], name: str = "") -> bytes:
     """One event with a JSON object as its data, and a name when the dialect has names.
 
     All but ASCII is escaped: some clients split lines at U+2028, U+0085 and the like, others cut a chunk within a
-    character.
+    character. So is a policy's own `[DONE]`: litellm takes it for the end of the stream wherever it stands in a line.
 
     Raises:
         ValueError: a number in `data` is not finite.
     """
     head = f"event: {name}\n" if name else ""
-    return f"{head}data: {json.dumps(data, separators=(',', ':'), allow_nan=False)}\n\n".encode("ascii")
+    body = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("[DONE]", "\\u005bDONE]")
+    return f"{head}data: {body}\n\n".encode("ascii")
