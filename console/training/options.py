@@ -21,6 +21,7 @@ from msgspec import Meta
 
 from console.errors import UsageError
 from console.state.thresholds import AlarmThresholds
+from console.training.harbor_options import HarborOptions
 from console.training.schema import FLAGS, Option, load_schema
 from console.training.schema_values import ValueProblem, check_url, command_words, from_text, from_toml, resolve_path
 
@@ -36,38 +37,6 @@ class ValueFault(NamedTuple):
 
 _PATH, _URL, _COMMAND = {"kind": "path"}, {"kind": "url"}, {"kind": "command"}
 _KEY = re.compile(r"[\w.@-]+")
-
-
-class HarborOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How trials run, under `harbor.`."""
-
-    trial_config: Annotated[
-        str, Meta(description="Path to trial.json: a Harbor TrialConfig without `task`.", extra=_PATH)
-    ]
-    reward_key: Annotated[str, Meta(description="Key in the verifier's rewards used as the trial's reward.")] = "reward"
-    reward_limit: Annotated[
-        float, Meta(description="A reward of a larger magnitude is not believed: the trial ends as bad_reward.")
-    ] = 1e6
-    listen_host: Annotated[
-        str, Meta(description="Address the capture gateway binds to; 0.0.0.0 for remote sandboxes.")
-    ] = "127.0.0.1"
-    advertised_host: Annotated[
-        str, Meta(description="Address placed in {proxy_url}; it must be reachable from the sandboxes.")
-    ] = "127.0.0.1"
-    max_parallel_trials_per_group: Annotated[int, Meta(description="Trials of one group that run at once.")] = 4
-    runners: Annotated[int, Meta(description="Processes that run Harbor; trials are spread over them.")] = 1
-    verifier_faults: Annotated[
-        Literal["reject", "score"],
-        Meta(description="A zero whose tests never ran: `reject` ends the trial as bad_reward, `score` trains on it."),
-    ] = "reject"
-    on_failure: Annotated[
-        Literal["stop", "hold", "retry"] | None,
-        Meta(
-            description="What a trial that cannot be scored does: stop the run, hold the trial for the operator, or "
-            "retry infrastructure failures and then stop. None: hold with a console, stop without."
-        ),
-    ] = None
-    max_tries: Annotated[int, Meta(description="With on_failure=retry: executions of one trial at most.")] = 3
 
 
 class ConsoleOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -377,7 +346,7 @@ def _dashes(word: str) -> str:
 REDACTED = "[redacted]"
 _SECRET = re.compile(r"key|secret|token|passw|credential|auth", re.IGNORECASE)
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
-_PLAIN_NAMES = {"harbor.reward_key"}
+_PLAIN_NAMES = {"harbor.reward_key", "harbor.tls_key"}
 
 
 def _public(key: str, value: Any) -> Scalar:

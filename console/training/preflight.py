@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from console.errors import UsageError
 from console.findings import NOTE, WARNING, Finding
 from console.training.options import RunOptions
+from console.training.preflight_capture import capture_findings, finding_of, of_advertised_url, reach_host
 from console.training.schema import load_schema
 from console.training.trial_config import check_trial_config, environment_of, load_trial_config
 
@@ -33,14 +34,18 @@ def preflight(options: RunOptions, env: Mapping[str, str]) -> list[Finding]:
     """
     findings = [*_refused(options), *_cookbook_rules(options), *_numbers(options)]
     findings += [*_gateway(options, env), *_files(options), *_notify_command(options, env)]
+    findings += capture_findings(options, env)
     try:
         trial = load_trial_config(options.harbor.trial_config)
     except UsageError as problem:
-        findings.append(_from_error("trial.file", problem))
+        findings.append(finding_of("trial.file", problem))
     else:
-        findings += check_trial_config(
-            trial, env, listen_host=options.harbor.listen_host, advertised_host=options.harbor.advertised_host
+        of_trial = check_trial_config(
+            trial, env, listen_host=options.harbor.listen_host, advertised_host=reach_host(options)
         )
+        if options.harbor.advertised_url is None:
+            return findings + of_trial
+        findings += [told for found in of_trial if (told := of_advertised_url(found)) is not None]
     return findings
 
 
@@ -217,6 +222,11 @@ _POSITIVE = (
     "harbor.max_parallel_trials_per_group",
     "harbor.runners",
     "harbor.max_tries",
+    "harbor.max_calls",
+    "harbor.max_prompt_tokens",
+    "harbor.max_sampled_tokens",
+    "harbor.max_call_bytes",
+    "harbor.max_inflight_calls",
     "console.hold_timeout",
     "console.probe_interval",
     "console.token_budget",
@@ -380,10 +390,3 @@ def _notify_command(options: RunOptions, env: Mapping[str, str]) -> Iterator[Fin
             message=f"{program} {'cannot be executed' if there else 'does not exist'}",
             remedy="make it executable" if there else "correct it, or install the program",
         )
-
-
-def _from_error(code: str, problem: UsageError) -> Finding:
-    """A finding from a message of the form `object: what is wrong; remedy`."""
-    name, _, rest = str(problem).partition(": ")
-    message, _, remedy = rest.partition("; ")
-    return Finding(code=code, object=name, message=message, remedy=remedy)

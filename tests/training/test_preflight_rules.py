@@ -179,7 +179,8 @@ def test_keys_are_named_and_never_shown(words: list[str], tmp_path: Path) -> Non
     assert (finding.code, finding.object) == ("gateway.key", "TINKER_API_KEY")
     assert found(words, env={"TINKER_API_KEY": "  "})[0].code == "gateway.key"
     (tmp_path / "trial.json").write_text(json.dumps(TRIAL | {"environment": {"type": "e2b"}}))
-    remote = found(words, "harbor.listen_host=0.0.0.0", "harbor.advertised_host=192.0.2.1", env={"TINKER_API_KEY": "k"})
+    listen = ("harbor.listen_host=0.0.0.0", "harbor.allow_insecure=true")
+    remote = found(words, *listen, "harbor.advertised_host=192.0.2.1", env={"TINKER_API_KEY": "k"})
     assert [finding.object for finding in remote] == ["E2B_API_KEY"]
     reach = found(words)
     assert [finding.object for finding in reach] == ["harbor.advertised_host", "harbor.listen_host"]
