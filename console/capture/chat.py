@@ -92,8 +92,9 @@ class ChatReply(msgspec.Struct, kw_only=True):
     Attributes:
         node: name of the sample in the trial's graph; ids and signatures that dialects mint are made of it (`ids.py`).
         text: visible text, raw where a tool call could not be parsed; reasoning: thoughts without their tags.
-        stop: why it ended; prompt_tokens, sampled_tokens: counts; cached_tokens: of the prompt, those that an earlier
-            call of the trial had; reasoning_tokens: of the sampled ones.
+        stop: why it ended; stop_string: the agent's own stop string that ended it, "" for none.
+        prompt_tokens, sampled_tokens: counts; cached_tokens: of the prompt, those that an earlier call of the trial
+            had; reasoning_tokens: of the sampled ones.
         token_logprobs: text and log-prob of each sampled token, when the request wanted them.
         created: Unix seconds; model: the policy's name.
     """
@@ -103,6 +104,7 @@ class ChatReply(msgspec.Struct, kw_only=True):
     reasoning: str = ""
     tool_calls: list[ToolCall] = []
     stop: Stop = "stop"
+    stop_string: str = ""
     prompt_tokens: int = 0
     cached_tokens: int = 0
     sampled_tokens: int = 0
