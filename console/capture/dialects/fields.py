@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from console.capture.refusals import bad_request
@@ -11,6 +11,8 @@ from console.capture.refusals import bad_request
 INTEGER_LIMIT = 2**53
 SCHEMA_DEPTH = 64
 SCHEMA_VALUES = 50_000
+UNKNOWN_FIELDS = 20
+UNKNOWN_CHARS = 40
 
 
 def mapping(value: object, param: str) -> dict[str, Any]:
@@ -108,6 +110,15 @@ def schema(value: object, param: str) -> dict[str, Any]:
 def encodable(value: str) -> str:
     """The text without lone surrogates."""
     return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+
+
+def unknown(body: Mapping[str, Any], known: Container[str]) -> list[str]:
+    """`unknown:<name>` for fields neither known nor null, as a record may show them: few, short, printable."""
+    names = [key for key, value in body.items() if value is not None and key not in known]
+    return [
+        "unknown:" + "".join(c if c.isprintable() else "?" for c in encodable(name[:UNKNOWN_CHARS]))
+        for name in names[:UNKNOWN_FIELDS]
+    ]
 
 
 def retried(headers: Mapping[str, str]) -> bool:
