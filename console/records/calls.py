@@ -5,15 +5,15 @@ An index keeps where each trial's lines lie and goes on from where it stopped, s
 
 from __future__ import annotations
 
-import errno
 import os
 import re
-import stat
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+
+from console.records.regular import open_regular
 
 CHUNK = 1 << 20
 SCAN_BYTES = 128 << 20
@@ -22,7 +22,6 @@ LONGEST_LINE = 64 << 20
 _HEAD = 256
 _LINE = re.compile(rb'\{"trial":"([^"\\]{1,120})","call":(\d{1,9})[,}]')
 _END = ord("}")
-_NO_FILE = (errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENAMETOOLONG)
 
 
 class CallMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -179,22 +178,6 @@ class StepCalls:
             return _line.decode(data), size
         except (ValueError, RecursionError):
             return None, size
-
-
-def open_regular(path: Path | str, dir_fd: int | None = None) -> int | None:
-    """A descriptor of a regular file, never of what a link points to; None when there is none. Raises OSError."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY, dir_fd=dir_fd)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        if error.errno in _NO_FILE:
-            return None
-        raise
-    if stat.S_ISREG(os.fstat(fd).st_mode):
-        return fd
-    os.close(fd)
-    return None
 
 
 def _length(numbers: msgspec.Raw) -> int:
