@@ -40,7 +40,7 @@ class Messages:
     def reply(self, request: ChatRequest, reply: ChatReply) -> dict[str, Any]:
         """The message object."""
         body: dict[str, Any] = message(
-            reply.node, reply.model, content(request, reply), stopped(reply), reply_usage(reply)
+            reply.node, request.model or reply.model, content(request, reply), stopped(reply), reply_usage(reply)
         )
         return body
 

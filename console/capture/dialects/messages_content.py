@@ -19,6 +19,10 @@ BILLING = "x-anthropic-billing-header:"
 """Begins a line of claude-code's system prompt that differs from call to call: with it, no prompt extends another."""
 
 
+UNREADABLE = {"image": "could not process image", "document": "could not process PDF"}
+"""Words by which claude-code knows that what it sent cannot be read: it goes on without it, and gives up at others."""
+
+
 class Notes:
     """What was understood and has no effect, each named once."""
 
@@ -116,6 +120,9 @@ def _texts(value: object, param: str, notes: Notes) -> list[str]:
 
 def _text_of(block: dict[str, Any], param: str) -> str:
     kind = block.get("type")
+    problem = UNREADABLE.get(kind) if isinstance(kind, str) else None
+    if problem is not None:
+        raise bad_request(f"{param}.type", f"cannot be {shown(kind)}: {problem}; this gateway takes text only")
     if kind != "text":
         raise bad_request(f"{param}.type", f"cannot be {shown(kind)}; this gateway takes text only")
     return text(block.get("text"), f"{param}.text")

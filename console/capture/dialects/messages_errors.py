@@ -19,7 +19,7 @@ TYPES: dict[RefusalKind, str] = {
     "too_large": "request_too_large",
     "media": "invalid_request_error",
     "busy": "rate_limit_error",
-    "backend": "api_error",
+    "backend": "overloaded_error",
     "no_logprobs": "api_error",
     "capture": "api_error",
     "cancelled": "api_error",

@@ -23,12 +23,12 @@ def content(request: ChatRequest, reply: ChatReply) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
     if reply.reasoning and request.echo.get("thinking", True):
         blocks.append({"type": "thinking", "thinking": reply.reasoning, "signature": ids.signature(reply.node)})
-    if reply.text:
+    if reply.text.strip():
         blocks.append({"type": "text", "text": reply.text})
     for index, call in enumerate(reply.tool_calls):
         minted = ids.tool_call_id(reply.node, index, "toolu")
         blocks.append({"type": "tool_use", "id": minted, "name": call.name, "input": json.loads(call.arguments)})
-    return blocks or [{"type": "text", "text": ""}]
+    return blocks or [{"type": "text", "text": reply.text}]
 
 
 def usage(prompt_tokens: int, cached_tokens: int, sampled_tokens: int, reasoning_tokens: int = 0) -> dict[str, Any]:
@@ -78,7 +78,12 @@ class MessagesStream:
     """Events of one streamed reply."""
 
     def __init__(self, request: ChatRequest, node: str, prompt_tokens: int, model: str) -> None:
-        self._request, self._node, self._prompt_tokens, self._model = request, node, prompt_tokens, model
+        self._request, self._node, self._prompt_tokens, self._model = (
+            request,
+            node,
+            prompt_tokens,
+            request.model or model,
+        )
 
     def opening(self) -> bytes:
         """`message_start`, and a first ping."""
