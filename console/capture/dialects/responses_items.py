@@ -22,6 +22,10 @@ TEXT_PARTS = {"input_text": "text", "output_text": "text", "text": "text", "refu
 AGENT_PARTS = TEXT_PARTS | {"encrypted_content": "encrypted_content"}
 """Parts of what one agent tells another. The API encrypts what a policy says to another agent, this gateway does not:
 what comes back as encrypted is the text itself."""
+NOT_SHOWN = {"input_image": "image", "input_audio": "audio", "input_file": "file"}
+"""Parts of a tool's output of which the policy is told only that they were there. codex ends its whole turn when they
+are refused, and a policy that tries the tool for looking at pictures would end its trial."""
+
 THOUGHTS, TEXT, CALL = 0, 1, 2
 """Order of the items of a reply."""
 
@@ -114,9 +118,8 @@ class _Reader:
         summary = _thoughts(item.get("summary"), f"{param}.summary", "summary_text")
         signed = item.get("encrypted_content")
         node = _one({ids.node_of(item.get("id")), ids.node_of(signed)})
-        foreign = signed is not None and not ids.node_of(text(signed, f"{param}.encrypted_content"))
-        if foreign and "reasoning.encrypted_content" not in self.found.neutralised:
-            self.found.neutralised.append("reasoning.encrypted_content")
+        if signed is not None and not ids.node_of(text(signed, f"{param}.encrypted_content")):
+            self._note("reasoning.encrypted_content")
         if said or summary or node:
             self._assistant(ChatMessage(role="assistant", reasoning=said or summary, node=node), THOUGHTS)
 
@@ -144,9 +147,24 @@ class _Reader:
         call_id = text(item.get("call_id"), f"{param}.call_id")
         if not call_id:
             raise bad_request(f"{param}.call_id", "must not be empty")
-        said = _content(item.get("output"), f"{param}.output", TEXT_PARTS)
+        output = item.get("output")
+        if isinstance(output, list):
+            output = [self._shown(part) for part in output]
+        said = _content(output, f"{param}.output", TEXT_PARTS)
         name = self.called.get(call_id, "")
         self._add(ChatMessage(role="tool", text=said, tool_call_id=call_id, name=name), "tools")
+
+    def _shown(self, part: object) -> object:
+        """A part of a tool's output, or a text in its place."""
+        kind = part.get("type") if isinstance(part, dict) else None
+        if not isinstance(kind, str) or kind not in NOT_SHOWN:
+            return part
+        self._note(kind)
+        return {"type": "text", "text": f"[{NOT_SHOWN[kind]} not shown: this model reads text only]"}
+
+    def _note(self, word: str) -> None:
+        if word not in self.found.neutralised:
+            self.found.neutralised.append(word)
 
     def _assistant(self, part: ChatMessage, kind: int) -> None:
         """Put an assistant's item where it belongs: into the last assistant's message, or into one of its own."""
