@@ -20,10 +20,12 @@ TYPES: dict[RefusalKind, str] = {
     "media": "invalid_request_error",
     "busy": "rate_limit_error",
     "backend": "overloaded_error",
-    "no_logprobs": "api_error",
-    "capture": "api_error",
+    "no_logprobs": "overloaded_error",
+    "capture": "overloaded_error",
     "cancelled": "api_error",
 }
+"""Trouble of ours is "overloaded": claude-code tries a stream that ends so again as a stream, and others without one,
+where nothing keeps the connection alive."""
 
 _OVERFLOW = re.compile(r"prompt is too long: \d+ tokens > \d+ maximum")
 
