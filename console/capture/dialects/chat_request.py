@@ -14,8 +14,6 @@ from console.capture.refusals import bad_request, shown
 STOPS = 16
 STOP_CHARS = 1000
 TOOL_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
-UNKNOWN_FIELDS = 20
-UNKNOWN_CHARS = 40
 
 HONOURED = frozenset({
     "messages", "model", "tools", "tool_choice", "parallel_tool_calls", "max_tokens", "max_completion_tokens",
@@ -74,6 +72,8 @@ NEUTRALISED = frozenset({
 })  # fmt: skip
 """Parameters of known meaning that have no effect here."""
 
+KNOWN = HONOURED | REFUSED.keys() | NEUTRALISED
+
 
 def parse_request(body: object, headers: Mapping[str, str]) -> ChatRequest:
     """The request in a decoded JSON body.
@@ -106,19 +106,8 @@ def parse_request(body: object, headers: Mapping[str, str]) -> ChatRequest:
         retry=fields.retried(headers),
     )
     neutralised += sorted(key for key in NEUTRALISED if given.get(key) is not None)
-    request.neutralised = neutralised + _unknown(given)
+    request.neutralised = neutralised + fields.unknown(given, KNOWN)
     return request
-
-
-def _unknown(given: Mapping[str, Any]) -> list[str]:
-    found: list[str] = []
-    for key, value in given.items():
-        if value is not None and not (key in HONOURED or key in REFUSED or key in NEUTRALISED):
-            name = "".join(c if c.isprintable() else "?" for c in fields.encodable(key[:UNKNOWN_CHARS]))
-            found.append(f"unknown:{name}")
-            if len(found) == UNKNOWN_FIELDS:
-                break
-    return found
 
 
 def _sampling(given: Mapping[str, Any], neutralised: list[str]) -> Sampling:
