@@ -19,8 +19,10 @@ BILLING = "x-anthropic-billing-header:"
 """Begins a line of claude-code's system prompt that differs from call to call: with it, no prompt extends another."""
 
 
-UNREADABLE = {"image": "could not process image", "document": "could not process PDF"}
-"""Words by which claude-code knows that what it sent cannot be read: it goes on without it, and gives up at others."""
+NOT_SHOWN = {"image": "could not process image", "document": "could not process pdf"}
+"""Blocks that are no text, with the words by which claude-code knows that they cannot be read: it goes on without them,
+and gives up at others. Of those that come from a tool the policy is told that they were there, and nothing is refused:
+a policy that looks at a picture would end its trial with agents that have no such words."""
 
 
 class Notes:
@@ -56,22 +58,34 @@ def parse_messages(value: object, notes: Notes) -> list[ChatMessage]:
         RefusedError: kind `request`, naming the field.
     """
     parsed: list[ChatMessage] = []
+    pieces: list[ChatMessage] = []
     called: dict[str, str] = {}
+    named = ""
     for index, item in enumerate(listing(value, "messages")):
         param = f"messages[{index}]"
-        message = mapping(item, param)
-        role, content = message.get("role"), message.get("content")
+        given = mapping(item, param)
+        role, content = given.get("role"), given.get("content")
         if not isinstance(role, str):
             raise bad_request(f"{param}.role", "must be a string")
+        param = f"{param}.content"
         if role == "assistant":
-            _append(parsed, _assistant(content, f"{param}.content", called, notes))
-        elif role == "user":
-            parsed += _user(content, f"{param}.content", called, notes)
+            message = _assistant(content, param, called, notes)
+            if message.node and named not in ("", message.node):
+                parsed += _one(pieces)
+                pieces, named = [], ""
+            pieces.append(message)
+            named = named or message.node
+            continue
+        parsed += _one(pieces)
+        pieces, named = [], ""
+        if role == "user":
+            parsed += _user(content, param, called, notes)
         elif role == "system":
-            blocks = content if isinstance(content, str) else joined(_texts(content, f"{param}.content", notes))
-            parsed.append(ChatMessage(role="system", text=encodable(blocks)))
+            said = content if isinstance(content, str) else joined(_texts(content, param, notes))
+            parsed.append(ChatMessage(role="system", text=encodable(said)))
         else:
-            raise bad_request(f"{param}.role", f"cannot be {shown(role)}; use user, assistant or system")
+            raise bad_request(f"messages[{index}].role", f"cannot be {shown(role)}; use user, assistant or system")
+    parsed += _one(pieces)
     if not parsed:
         raise RefusedError("request", "messages: at least one message is required", param="messages")
     return parsed
@@ -93,19 +107,23 @@ def _without_billing(block: str, notes: Notes) -> str:
     return block.partition("\n")[2]
 
 
-def _append(parsed: list[ChatMessage], message: ChatMessage) -> None:
-    last = parsed[-1] if parsed else None
-    if last is None or last.role != "assistant" or (last.node and message.node and last.node != message.node):
-        parsed.append(message)
-        return
-    last.text += message.text
-    last.reasoning += message.reasoning
-    last.tool_calls = [*last.tool_calls, *message.tool_calls]
-    last.node = last.node or message.node
+def _one(pieces: list[ChatMessage]) -> list[ChatMessage]:
+    """The message that an assistant's pieces make, none of none."""
+    if len(pieces) < 2:
+        return pieces
+    return [
+        ChatMessage(
+            role="assistant",
+            text="".join(piece.text for piece in pieces),
+            reasoning="".join(piece.reasoning for piece in pieces),
+            tool_calls=[call for piece in pieces for call in piece.tool_calls],
+            node=next((piece.node for piece in pieces if piece.node), ""),
+        )
+    ]
 
 
-def _texts(value: object, param: str, notes: Notes) -> list[str]:
-    """Texts of blocks, which must be text blocks."""
+def _texts(value: object, param: str, notes: Notes, *, results: bool = False) -> list[str]:
+    """Texts of blocks, which must be text blocks; `results`: of a tool, where others are named."""
     said: list[str] = []
     for index, item in enumerate(listing(value, param)):
         block = mapping(item, f"{param}[{index}]")
@@ -114,18 +132,20 @@ def _texts(value: object, param: str, notes: Notes) -> list[str]:
             notes.add("tool_reference")
             said.append(text(block.get("tool_name"), f"{param}[{index}].tool_name"))
         else:
-            said.append(_text_of(block, f"{param}[{index}]"))
+            said.append(_text_of(block, f"{param}[{index}]", notes if results else None))
     return said
 
 
-def _text_of(block: dict[str, Any], param: str) -> str:
+def _text_of(block: dict[str, Any], param: str, notes: Notes | None = None) -> str:
+    """Text of a block; with `notes`, of one that comes from a tool."""
     kind = block.get("type")
-    problem = UNREADABLE.get(kind) if isinstance(kind, str) else None
-    if problem is not None:
-        raise bad_request(f"{param}.type", f"cannot be {shown(kind)}: {problem}; this gateway takes text only")
-    if kind != "text":
-        raise bad_request(f"{param}.type", f"cannot be {shown(kind)}; this gateway takes text only")
-    return text(block.get("text"), f"{param}.text")
+    if kind == "text":
+        return text(block.get("text"), f"{param}.text")
+    problem = NOT_SHOWN.get(kind, "") if isinstance(kind, str) else ""
+    if problem and notes is not None:
+        notes.add(f"{kind}")
+        return f"[{kind} not shown: this model reads text only]"
+    raise bad_request(f"{param}.type", f"cannot be {shown(kind)}: {problem or 'this gateway takes text only'}")
 
 
 def _user(content: object, param: str, called: dict[str, str], notes: Notes) -> list[ChatMessage]:
@@ -134,11 +154,13 @@ def _user(content: object, param: str, called: dict[str, str], notes: Notes) -> 
         return [ChatMessage(role="user", text=encodable(content))]
     messages: list[ChatMessage] = []
     said: list[str] = []
-    for index, item in enumerate(listing(content, param)):
+    blocks = [mapping(item, f"{param}[{index}]") for index, item in enumerate(listing(content, param))]
+    # claude-code puts what its tools read beside their results
+    results = any(block.get("type") == "tool_result" for block in blocks)
+    for index, block in enumerate(blocks):
         here = f"{param}[{index}]"
-        block = mapping(item, here)
         if block.get("type") != "tool_result":
-            said.append(_text_of(block, here))
+            said.append(_text_of(block, here, notes if results else None))
             continue
         if said:
             messages.append(ChatMessage(role="user", text=joined(said)))
@@ -159,7 +181,7 @@ def _tool_result(block: dict[str, Any], param: str, called: dict[str, str], note
     elif isinstance(content, str):
         said = encodable(content)
     else:
-        said = joined(_texts(content, f"{param}.content", notes))
+        said = joined(_texts(content, f"{param}.content", notes, results=True))
     failed = block.get("is_error")
     if failed is not None and not isinstance(failed, bool):
         raise bad_request(f"{param}.is_error", "must be true or false")
