@@ -302,35 +302,32 @@ class Graph:
         spoken = any(message.role != "system" for message in messages)
         if related is not None and spoken and keys.tools and related.tools == keys.tools:
             return Match(reason="system", related=related, keys=keys)
-        related = self._replayed(messages, keys)
+        at, related = self._replayed(messages, keys)
         if related is not None:
-            return Match(reason=self._changed(messages, keys, related), related=related, replayed=True, keys=keys)
-        if keys.system or keys.tools:
-            length, related = self._longest.get((keys.system, keys.tools), (0, None))
-            if related is not None and len(messages) < length:
-                return Match(reason="compacted", related=related, keys=keys)
+            reason = "compacted" if at < related.count else "rewritten"  # less stands before it than did
+            return Match(reason=reason, related=related, replayed=True, keys=keys)
+        length, longest = self._longest.get((keys.system, keys.tools), (0, None))
+        if longest is not None and len(messages) < length and (keys.system or keys.tools):
+            return Match(reason="compacted", related=longest, keys=keys)
         for index in range(len(messages) - 2, -1, -1):  # asked again with more, and without the reply
             asked = [n for n in self._by_request.get(keys.chain[index], ()) if n.tools == keys.tools]
             if asked and messages[index].role != "system":
-                return Match(reason=self._changed(messages, keys, asked[-1]), related=asked[-1], keys=keys)
+                reason = "compacted" if len(messages) < length else "rewritten"
+                return Match(reason=reason, related=asked[-1], keys=keys)
         return Match(reason="first", keys=keys)
 
-    def _replayed(self, messages: Sequence[ChatMessage], keys: Keys) -> Node | None:
-        """The latest captured reply in the messages: in its place, named by an id of ours, or by what it says."""
+    def _replayed(self, messages: Sequence[ChatMessage], keys: Keys) -> tuple[int, Node | None]:
+        """Index and node of the latest captured reply: in its place, named by an id of ours, or by what it says."""
         assistants = [index for index in range(len(messages) - 1, -1, -1) if messages[index].role == "assistant"]
         for index in assistants:
             node = self._by_plain_answer.get(keys.chain[index][: Keys.PLAIN])
             if node is not None:
-                return node
+                return index, node
         for index in assistants:
             node = self._by_name.get(messages[index].node) or self._by_reply.get(content(messages[index]))
             if node is not None:
-                return node
-        return None
-
-    def _changed(self, messages: Sequence[ChatMessage], keys: Keys, related: Node) -> str:
-        length, _ = self._longest.get((keys.system, keys.tools), (related.count + 1, related))
-        return "compacted" if len(messages) < length else "rewritten"
+                return index, node
+        return 0, None
 
 
 def _last_assistant(messages: Sequence[ChatMessage]) -> int | None:
