@@ -38,7 +38,10 @@ class RefusedError(Exception):
     Attributes:
         kind: see `RefusalKind`; status: of HTTP; message: for the agent, one line or more, nothing secret in it.
         param: the field that is at fault; retry_after: seconds, None when trying again is of no use.
+        noted: it is in the trial's record already.
     """
+
+    noted = False
 
     def __init__(
         self,
@@ -52,6 +55,13 @@ class RefusedError(Exception):
         super().__init__(message)
         self.kind, self.message, self.param, self.retry_after = kind, message, param, retry_after
         self.status = status if status is not None else STATUS[kind]
+
+
+class UnforeseenError(RefusedError):
+    """Something broke that should not. It is told without a word about what."""
+
+    def __init__(self) -> None:
+        super().__init__("capture", "the request could not be served", retry_after=1.0)
 
 
 def bad_request(param: str, problem: str) -> RefusedError:

@@ -63,13 +63,24 @@ class Workers:
             raise RefusedError("busy", "too many requests of this trial wait", retry_after=RETRY_AFTER)
         if self._queued >= self._waiting:
             raise Overloaded
-        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        job = _Job(lambda: work(*args, **kwargs), future)
+        job = _Job(lambda: work(*args, **kwargs), asyncio.get_running_loop().create_future())
         self._queues.setdefault(trial, deque()).append(job)
+        result: R = await self._result(trial, job)
+        return result
+
+    async def finish[**P, R](self, trial: Hashable, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """As `run`, before all that waits, and never refused: for samples, which have been paid for."""
+        job = _Job(lambda: work(*args, **kwargs), asyncio.get_running_loop().create_future())
+        self._queues.setdefault(trial, deque()).appendleft(job)
+        self._queues.move_to_end(trial, last=False)
+        result: R = await self._result(trial, job)
+        return result
+
+    async def _result(self, trial: Hashable, job: _Job) -> Any:
         self._queued += 1
         self._next()
         try:
-            return await future
+            return await job.future
         except asyncio.CancelledError:
             self._forget(trial, job)
             raise
