@@ -61,6 +61,9 @@ class Route(Protocol):
     def api_key(self) -> str:
         """What goes into `{proxy_api_key}`; a secret."""
 
+    def start(self) -> None:
+        """The trial's agent runs: calls are taken from now on; those that come before are told to wait."""
+
     def stop(self) -> None:
         """Take no more calls and cancel those under way: the agent's time is over, whatever runs in its sandbox."""
 
@@ -84,12 +87,15 @@ class CaptureGateway(Protocol):
     async def sync(self) -> None:
         """Force what was captured so far to the disk, before a batch trains on it. Raises `CaptureError`."""
 
-    async def open_route(self, key: str, sampler: Any, on_call: Callable[[CallReport], None]) -> Route:
+    async def open_route(
+        self, key: str, sampler: Any, on_call: Callable[[CallReport], None], *, policy_version: int | None = None
+    ) -> Route:
         """A route for one try.
 
         Args:
             key: the engine's name of the try; sampler: the policy's `tinker.SamplingClient`.
             on_call: called on the main loop when a call ends.
+            policy_version: of the weights behind the sampler, None when it is not known.
         """
 
     async def close(self) -> None:
