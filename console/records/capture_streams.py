@@ -160,8 +160,6 @@ def _unpack(fd: int, at: int) -> tuple[bytes, int]:
         at += len(data)
         if left < 0:
             raise FrameError("it is longer than it says")
-    if left:
-        raise FrameError("it is shorter than it says")
     return b"".join(parts), at - len(unpacker.unused_data)
 
 

@@ -313,14 +313,17 @@ async def test_no_room_for_the_last_record_leaves_the_trial_open(journal, monkey
     assert read(await trial.seal(Sealed(calls=1))).sealed.calls == 1
 
 
-@pytest.mark.parametrize("harm", ["flip", "shorten", "append"])
+@pytest.mark.parametrize("harm", ["flip", "shorten", "append", "lose a record"])
 async def test_a_file_that_is_not_what_was_written_is_not_sealed(journal, harm):
     trial = begin(journal)
     trial.write(intent(0, 100))
+    before = trial.size
+    trial.write(intent(1, 100))
     data = bytearray(trial.path.read_bytes())
     if harm == "flip":
         data[200] ^= 1
-    trial.path.write_bytes(data[:-30] if harm == "shorten" else data + b"\1" if harm == "append" else data)
+    keep = {"shorten": len(data) - 30, "lose a record": before}.get(harm, len(data))
+    trial.path.write_bytes(data[:keep] + (b"\1" if harm == "append" else b""))
     with pytest.raises(CaptureError, match="is not what was written"):
         await trial.seal(Sealed())
     assert trial.path.exists() and not trial.path.with_name(trial.path.name + ".zst").exists()
