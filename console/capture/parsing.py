@@ -202,7 +202,7 @@ class _Scan:
             # Values may hold anything, these tags too: one ends where the next part of the call follows.
             end = _PARAMETER_END.search(self._raw, parameter.end())
             key = parameter[1].strip()
-            if end is None or not key:
+            if end is None or not key or key in values:
                 return None
             value = self._raw[parameter.end() : end.start()]
             if _XML_CALL.search(value) is not None:
