@@ -1,4 +1,4 @@
-"""opencode and qwen-code, unmodified from the npm registry, on Chat Completions: three turns each, and a full window."""
+"""opencode and qwen-code, as npm has them, on Chat Completions: three turns each, and a full window."""
 
 from __future__ import annotations
 
