@@ -163,19 +163,21 @@ class TrialCalls:
             self._sealing = asyncio.get_running_loop().create_task(self._seal())
         return await asyncio.shield(self._sealing)
 
-    async def begin(self, request: ChatRequest, digest: bytes, received_bytes: int = 0) -> PendingCall:
+    def received(self, size: int) -> None:
+        """So many bytes of request bodies came in."""
+        self._parts.spent.received_bytes += size
+
+    async def begin(self, request: ChatRequest, digest: bytes) -> PendingCall:
         """Take up a request.
 
         Args:
             request: as its dialect parsed it; digest: of dialect and body, the same for a request that is sent again.
-            received_bytes: of the body.
 
         Raises:
             RefusedError: early, sealed, request, overflow, busy, budget or capture; cancelling means that the client
                 went away.
         """
         self._check_open(request.dialect)
-        self._parts.spent.received_bytes += received_bytes
         given = self._parts.replies.get(digest) if request.retry else None
         if given is not None:
             self._service.figures.replayed += 1
