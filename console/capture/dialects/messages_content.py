@@ -12,7 +12,7 @@ from typing import Any
 
 from console.capture import ids
 from console.capture.chat import ChatMessage, ToolCall
-from console.capture.dialects.fields import encodable, listing, mapping, text
+from console.capture.dialects.fields import encodable, listing, mapping, schema, text
 from console.capture.refusals import RefusedError, bad_request, shown
 
 BILLING = "x-anthropic-billing-header:"
@@ -222,9 +222,9 @@ def _tool_use(block: dict[str, Any], param: str) -> ToolCall:
     for key, word in (("id", call_id), ("name", name)):
         if not word:
             raise bad_request(f"{param}.{key}", "must not be empty")
-    given = mapping(block.get("input"), f"{param}.input")
+    given = schema(block.get("input"), f"{param}.input")
     try:
-        arguments = json.dumps(given, ensure_ascii=False, allow_nan=False)
-    except (ValueError, RecursionError):
-        raise bad_request(f"{param}.input", "must be JSON of finite numbers, and not too deep") from None
-    return ToolCall(id=call_id, name=name, arguments=encodable(arguments))
+        arguments = json.dumps(given, ensure_ascii=False)
+    except ValueError:  # Python writes no integers of more than some thousand digits
+        raise bad_request(f"{param}.input", "must hold finite numbers only") from None
+    return ToolCall(id=call_id, name=name, arguments=arguments)
