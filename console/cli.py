@@ -25,7 +25,7 @@ stand watch
   attach    open the console on a run; after a dropped line too
   ctl       act on a run from a script: cancel, retry, stop, status
   replay    play a recorded run through the same screen
-  export    write a run as JSON, CSV, SVG, text or an asciicast
+  export    write a run or its captured tokens: JSON, CSV, SVG, text, asciicast
 
 tools
   keys      the console's keys; checks a file with others

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from console.commands import export_tokens
 from console.commands.parsing import Parser
 from console.errors import UsageError
 from console.state.sanitize import sanitize
@@ -50,6 +51,7 @@ examples:
   quarterdeck export RUN --format csv --what trials -o trials.csv
   quarterdeck export RUN --what events | jq 'select(.type == "alarm.opened")'
   quarterdeck export RUN --format json --at s12 | jq .state.groups
+  quarterdeck export RUN --tokens --step 12 -o step12.jsonl
   quarterdeck export RUN -o screen.svg --at 14:01 --size 120x40 --theme light --page metrics
   quarterdeck export RUN -o run.cast --speed 16 --size 100x30
 """
@@ -59,12 +61,12 @@ def export_main(argv: list[str]) -> int:
     """Run `export`; the exit code."""
     args = _parser().parse_args(argv)
     kind = _format(args)
-    what = _what(args, kind)
     _only(args, kind)
+    if export_tokens.is_wanted(args, kind):
+        return _tokens(args)
+    what = _what(args, kind)
     record = _open(args.run)
-    target = Path(args.output) if args.output not in (None, "-") else None
-    if target is None and args.output is None and kind in ("svg", "cast") and sys.stdout.isatty():
-        raise UsageError(f"--format {kind} is not for a terminal: name a file with -o, or -o - for standard output")
+    target = _target(args, f"--format {kind}" if kind in ("svg", "cast") else None)
     progress = _Progress(record.journal.last_seq)
     with _sink(target, args.force) as sink:
         match kind:
@@ -80,12 +82,32 @@ def export_main(argv: list[str]) -> int:
     return 0
 
 
+def _target(args: argparse.Namespace, not_shown: str | None) -> Path | None:
+    """The file to write, None for standard output; `not_shown` is what a terminal is not sent."""
+    if args.output is None and not_shown and sys.stdout.isatty():
+        raise UsageError(f"{not_shown} is not for a terminal: name a file with -o, or -o - for standard output")
+    return Path(args.output) if args.output not in (None, "-") else None
+
+
+def _tokens(args: argparse.Namespace) -> int:
+    target = _target(args, "--tokens")
+    progress = _Progress(0)
+    with _sink(target, args.force) as sink:
+        told = export_tokens.export_tokens(
+            _run_dir(args.run), export_tokens.wanted(args), args.calls, lambda text: sink.write(_ascii(text)), progress
+        )
+    progress.end()
+    for line in told.lines:
+        sys.stderr.write(f"quarterdeck: {sanitize(line, limit=600)}\n")
+    return told.exit_code
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         "export",
         "Writes a run, or the screen at a moment of it, as a file. Runs that still run, were killed, or left only a\n"
         "plain log directory of the cookbook can be exported too. Nothing is sent anywhere, and no secrets are in it.",
-        _EPILOG,
+        export_tokens.EPILOG + _EPILOG,
     )
     parser.add_argument("run", help="run directory, or run id, its start, or name")
     parser.add_argument("--format", choices=FORMATS, help="by default what the name of the file says, else json")
@@ -93,6 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-o", "--output", metavar="FILE", help="- (the default) is standard output")
     parser.add_argument("--force", action="store_true", help="overwrite FILE")
     parser.add_argument("--at", default="end", metavar="MOMENT", help="up to when, see below (default: end)")
+    export_tokens.add_options(parser)
     screen = parser.add_argument_group("the screen (svg, txt, cast)")
     screen.add_argument("--size", default="120x40", help="columns and rows (default: 120x40)")
     screen.add_argument("--theme", default="dark", help="name of a theme (default: dark)")
@@ -140,12 +163,16 @@ def _only(args: argparse.Namespace, kind: str) -> None:
 def _open(run: str) -> RunRecord:
     from console.tui.opening import open_record
 
+    return open_record(_run_dir(run))
+
+
+def _run_dir(run: str) -> Path:
     path = Path(run)
     if path.is_dir():
-        return open_record(path)
+        return path
     from console.control.runs import find_run
 
-    return open_record(Path(find_run(run).run_dir))
+    return Path(find_run(run).run_dir)
 
 
 # --- formats ---
@@ -349,8 +376,8 @@ class _Progress:
         self._next = time.monotonic() + _PROGRESS_SECONDS
         self._shown = False
 
-    def __call__(self, seq: int) -> None:
-        """Event `seq` has been reached."""
+    def __call__(self, seq: int, /) -> None:
+        """Event `seq`, or the file of that number, has been reached."""
         now = time.monotonic()
         if now < self._next:
             return
