@@ -127,6 +127,8 @@ GOOD: list[tuple[dict[str, Any], str, Any]] = [
     (agent(thought(), text("a"), use(), text("b"), use("t2")), "messages.1",
      said("assistant", "ab", reasoning="hm",
           tool_calls=[CALL, ToolCall(id="t2", name="bash", arguments=CALL.arguments)])),
+    (agent(text("(no content)"), use(f"toolu_{NODE}_0")), "messages.1.text", ""),
+    (agent(text("(no content)"), use()), "messages.1.text", "(no content)"),
     # an assistant's pieces are one message, unless they are two samples
     (talk({"role": "assistant", "content": [thought(signature=f"qd1.{NODE}")]},
           {"role": "assistant", "content": "a"}, {"role": "assistant", "content": [use(f"toolu_{NODE}_0")]}, HI),

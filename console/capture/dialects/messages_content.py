@@ -25,6 +25,10 @@ and gives up at others. Of those that come from a tool the policy is told that t
 a policy that looks at a picture would end its trial with agents that have no such words."""
 
 
+PLACEHOLDERS = frozenset({"[System: Empty message content sanitised to satisfy protocol]", "(no content)"})
+"""What litellm and claude-code put in the place of a text that is empty."""
+
+
 class Notes:
     """What was understood and has no effect, each named once."""
 
@@ -214,6 +218,8 @@ def _assistant(content: object, param: str, called: dict[str, str], notes: Notes
     called.update((call.id, call.name) for call in calls)
     named.discard("")
     node = named.pop() if len(named) == 1 else ""  # a message that names two samples is neither
+    if node and said in PLACEHOLDERS:
+        said = ""
     return ChatMessage(role="assistant", text=said, reasoning=thoughts, tool_calls=calls, node=node)
 
 
