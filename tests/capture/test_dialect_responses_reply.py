@@ -106,6 +106,7 @@ def test_stream_and_object_agree(given: ChatReply) -> None:
     assert parts[-1]["type"] == f"response.{whole['status']}"
     # the events alone make up the same items
     made: list[dict[str, Any]] = []
+    finished: list[dict[str, Any]] = []
     for event in parts:
         match event["type"].removeprefix("response."):
             case "output_item.added":
@@ -126,7 +127,15 @@ def test_stream_and_object_agree(given: ChatReply) -> None:
                 item, built = event["item"], made[event["output_index"]]
                 assert built | {"status": item["status"]} == {"content": [], "summary": []} | item
                 assert built["status"] == "in_progress"
-    assert len(made) == len(whole["output"])
+                finished.append(item)
+            case "output_text.done" | "reasoning_text.done":
+                assert event["text"] == made[event["output_index"]]["content"][event["content_index"]]["text"]
+            case "function_call_arguments.done":
+                built = made[event["output_index"]]
+                assert (event["arguments"], event["name"]) == (built["arguments"], built["name"])
+            case "custom_tool_call_input.done":
+                assert event["input"] == made[event["output_index"]]["input"]
+    assert finished == whole["output"]
 
 
 @pytest.mark.parametrize("given", REPLIES)
