@@ -1,7 +1,7 @@
 """What the recipe needs of a capture gateway. An implementation can be replaced whole.
 
 A *route* is one trial's address: a URL and a fresh token. It is opened before the trial starts and sealed when it ends;
-sealing returns everything that was captured, in the order of the calls.
+sealing returns what was captured as sequences for training.
 """
 
 from __future__ import annotations
@@ -11,29 +11,14 @@ from typing import Any, Protocol
 
 import msgspec
 
-from console.outcomes.classes import CallEvidence
-
-
-class CapturedCall(msgspec.Struct, kw_only=True, frozen=True):
-    """One answered model call.
-
-    Attributes:
-        prompt_P: token ids of the prompt; tokens_T, logprobs_T: sampled ids and their log-probs under the sampling
-            weights at temperature 1, of equal length; stop_reason: stop or length.
-        seconds: from the request to the sample.
-    """
-
-    prompt_P: list[int]
-    tokens_T: list[int]
-    logprobs_T: list[float]
-    stop_reason: str
-    seconds: float
+from console.capture.captured import CapturedTrial
+from console.capture.figures import CaptureFigures
 
 
 class CallReport(msgspec.Struct, kw_only=True, frozen=True):
     """One ended model call, for progress and totals.
 
-    `status`: stop, length, or the kind of failure: backend, overflow, client, request, no_logprobs, capture.
+    `status`: stop, length, or the kind of failure: backend, overflow, client, request, budget, no_logprobs, capture.
     """
 
     status: str
@@ -41,13 +26,6 @@ class CallReport(msgspec.Struct, kw_only=True, frozen=True):
     prompt_tokens: int = 0
     sampled_tokens: int = 0
     seconds: float = 0.0
-
-
-class CapturedTrial(msgspec.Struct, kw_only=True, frozen=True):
-    """All that one route captured."""
-
-    calls: list[CapturedCall]
-    evidence: CallEvidence
 
 
 class Route(Protocol):
@@ -77,6 +55,10 @@ class CaptureGateway(Protocol):
     @property
     def inflight(self) -> int:
         """Model calls under way."""
+
+    @property
+    def figures(self) -> CaptureFigures:
+        """Totals since the start."""
 
     def begin_step(self, step: int) -> None:
         """Calls from now on belong to this step."""

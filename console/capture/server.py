@@ -16,6 +16,7 @@ from console.capture.address import check_exposure, in_url, prefix_of
 from console.capture.base import CallReport
 from console.capture.bodies import BODY_LIMIT
 from console.capture.calls import TrialCalls
+from console.capture.chat import ChatMessage
 from console.capture.dialects.base import Dialect
 from console.capture.dialects.chat import Chat
 from console.capture.dialects.messages import Messages
@@ -23,6 +24,7 @@ from console.capture.dialects.responses import Responses
 from console.capture.exchange import Exchange
 from console.capture.figures import CaptureFigures
 from console.capture.listener import Listener
+from console.capture.probe import Probe, probe_logprobs
 from console.capture.routes import Entry, OpenRoute, Routes, new_token
 from console.capture.service import CallService
 from console.capture.settings import CallSettings
@@ -160,6 +162,12 @@ class Capture:
         entry = Entry(calls, self._held_each)
         self._routes.add(token, entry)
         return OpenRoute(entry, self.url, token, self._routes.retire)
+
+    async def probe(self, sampler: Any) -> Probe:
+        """What the log-probs are that the policy's gateway returns. Never raises but for cancellation."""
+        asked = [ChatMessage(role="user", text="Tell a short story about a ship and its crew.")]
+        prompt = await self.service.workers.run("probe", self.service.renderer.render, asked, [])
+        return await probe_logprobs(sampler, prompt)
 
     async def sync(self) -> None:
         """Force what was captured so far to the disk, before a batch trains on it. Raises `CaptureError`."""

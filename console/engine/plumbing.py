@@ -11,10 +11,12 @@ from collections.abc import Callable
 import httpx
 import msgspec
 
+from console.capture.figures import CaptureFigures
 from console.gateway.probe import GatewayHealth, probe
 from console.journal import events as ev
 from console.journal.layout import JournalWriteError
-from console.training.trial_run import Totals
+from console.state.model import CaptureState
+from console.training.trial_context import Totals
 
 REPORT_SECONDS = 1.0
 OUTAGES_KEPT = 64
@@ -84,27 +86,47 @@ def _alike(a: ev.GatewayHealth, b: ev.GatewayHealth) -> bool:
     return x == y or (x is not None and y is not None and abs(x - y) <= 0.25 * max(x, y))
 
 
-def capture_stats(totals: Totals, inflight: int = 0) -> ev.CaptureStats:
-    """The captured totals as an event."""
+def capture_stats(totals: Totals, figures: CaptureFigures, before: CaptureState) -> ev.CaptureStats:
+    """The captured totals as an event. `before`: what engines before this one had reported."""
+    low, high = (
+        [t for t in pair if t is not None]
+        for pair in (
+            (before.temperature_low, figures.temperature_low),
+            (before.temperature_high, figures.temperature_high),
+        )
+    )
     return ev.CaptureStats(
         calls=totals.calls,
         failed=totals.failed,
         prompt_tokens=totals.prompt_tokens,
         sampled_tokens=totals.sampled_tokens,
-        lost=totals.lost,
-        no_logprobs=totals.no_logprobs,
-        inflight=inflight,
+        lost=figures.lost,
+        no_logprobs=figures.no_logprobs,
+        inflight=figures.inflight,
+        trained_tokens=totals.trained_tokens,
+        bridged=before.bridged + figures.bridged,
+        unbridged=_sum(before.unbridged, figures.unbridged),
+        refusals=_sum(before.refusals, figures.refusals),
+        excluded=dict(totals.excluded),
+        temperature_low=min(low, default=None),
+        temperature_high=max(high, default=None),
     )
 
 
-async def report_totals(totals: Totals, inflight: Callable[[], int], emit: Callable[[ev.Event], None]) -> None:
-    """Report captured tokens and live sandboxes, once a second while they change. `inflight`: model calls under way."""
+def _sum(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
+    return {key: a.get(key, 0) + b.get(key, 0) for key in a.keys() | b.keys()}
+
+
+async def report_totals(
+    totals: Totals, captured: Callable[[], ev.CaptureStats], emit: Callable[[ev.Event], None]
+) -> None:
+    """Report captured tokens and live sandboxes, once a second while they change. `captured`: the totals so far."""
     capture: ev.CaptureStats | None = None
     sandboxes: tuple[int, int] | None = None
     idle = 0
     while True:
         await asyncio.sleep(REPORT_SECONDS)
-        now = capture_stats(totals, inflight())
+        now = captured()
         # One more report after the last change brings the shown rate down to zero.
         idle = 0 if capture != now else idle + 1
         if idle <= 1 and (capture is not None or now != ev.CaptureStats()):

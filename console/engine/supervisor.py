@@ -19,7 +19,6 @@ from console.engine.board import Board
 from console.engine.cause import COMPLETED, STOPPED, Cause, CauseKeeper, cause_of, one_line
 from console.engine.commands import EngineCommands
 from console.engine.notify import Notifier
-from console.engine.plumbing import capture_stats
 from console.engine.steering import Steering
 from console.engine.tasks import settle, spawn
 from console.engine.versions import installed
@@ -79,6 +78,8 @@ class Engine:
             failed=before.capture.failed,
             prompt_tokens=before.capture.prompt_tokens,
             sampled_tokens=before.capture.sampled_tokens,
+            trained_tokens=before.capture.trained_tokens,
+            excluded=dict(before.capture.excluded),
         )
         self.steering = Steering(options, on_failure, self._totals, self.board.emit, before.quarantined)
 
@@ -277,9 +278,11 @@ class Engine:
         assert workshop is not None
         if self.ending:
             raise asyncio.CancelledError
+        assert workshop.capture is not None
         workshop.capture.begin_step(group.step)
+        workshop.sampling_from(sampler)
         try:
-            result = await self.steering.groups.run(GroupRun(workshop.context, group, sampler))
+            result = await self.steering.groups.run(GroupRun(workshop.context, group, sampler, policy_version))
             if result.kept:
                 await workshop.capture.sync()
         except QuarterdeckError as error:
@@ -336,7 +339,8 @@ class Engine:
         left = sorted(set(self._totals.sandboxes_left))
         cause = self._causes.final(left)
         with contextlib.suppress(OSError):
-            self.board.emit(capture_stats(self._totals))
+            if self._workshop is not None:
+                self.board.emit(self._workshop.stats())
             self.board.emit(ev.SandboxStats(live=self._totals.sandboxes, left=left))
             self.board.check_alarms()
         done = self.board.view.state.steps_done

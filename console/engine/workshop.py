@@ -15,9 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import msgspec
 
+from console.capture.address import insecure_allowed
+from console.capture.figures import CaptureFigures
+from console.capture.settings import Budgets, CallSettings
 from console.engine.board import Board
-from console.engine.plumbing import HealthWatch, report_totals
+from console.engine.plumbing import HealthWatch, capture_stats, report_totals
 from console.engine.steering import Steering
 from console.engine.tasks import settle, spawn
 from console.errors import GatewayLostError, UsageError
@@ -32,6 +36,7 @@ from console.training.preflight import check_sandboxes
 from console.training.setup import (
     import_heavy,
     make_renderer,
+    name_of_renderer,
     register_bundled_tokenizers,
     register_local_tokenizer,
     repair_records,
@@ -40,6 +45,9 @@ from console.training.trial_config import load_trial_config, substitute
 from console.training.trial_context import Totals, TrialContext
 
 if TYPE_CHECKING:
+    from console.capture.server import Capture
+    from console.training.dataset import HarborGroup
+    from console.training.groups import GroupResult
     from console.training.loop import TrainingThread
 
 TASKS_END_SECONDS = 2.0
@@ -67,7 +75,10 @@ class Workshop:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._embedded: Any = None
         self._pool: Any = None
-        self.capture: Any = None
+        self.capture: Capture | None = None
+        self.figures = CaptureFigures()
+        self._probed = False
+        self._captured_before = msgspec.structs.replace(board.view.state.capture)
         self._health: HealthWatch | None = None
         # Empty: the hosted service, at the address that the SDK knows. It is not probed.
         self.base_url = str(options.value("config.base_url") or os.environ.get("TINKER_BASE_URL", ""))
@@ -104,6 +115,7 @@ class Workshop:
         refuse(await asyncio.to_thread(check_sandboxes, template))
         repair_records(self._run_dir)
         self.capture = self._make_capture(renderer, window)
+        self.figures = self.capture.figures
         await self.capture.start()
         self.context = TrialContext(
             emit=self._board.emit,
@@ -131,11 +143,15 @@ class Workshop:
             raise UsageError(f"console.embedded_model={model_dir}: no model in it; name a Hugging Face model directory")
         return model_dir
 
+    def stats(self) -> ev.CaptureStats:
+        """The captured totals of the run so far."""
+        return capture_stats(self._totals, self.figures, self._captured_before)
+
     def watch(self) -> None:
         """Start health probes, totals, and the watch over the embedded gateway."""
         if self._health is not None:
             spawn(self._health.run(), self._tasks)
-        spawn(report_totals(self._totals, lambda: self.capture.inflight, self._board.emit), self._tasks)
+        spawn(report_totals(self._totals, self.stats, self._board.emit), self._tasks)
         if self._embedded is not None:
             spawn(self._watch_embedded(), self._tasks)
 
@@ -156,7 +172,7 @@ class Workshop:
             main_loop=asyncio.get_running_loop(),
             emit=self._from_training,
             run_group=run_group,
-            release_group=self._steering.groups.release,
+            release_group=self._release,
             should_stop=should_stop,
             quarantined=lambda: self._steering.quarantined,
             policy_version=versions[-1] if versions else start_step,
@@ -165,6 +181,27 @@ class Workshop:
         )
         config = build_cookbook_config(self._options, base_url=self.base_url, log_path=str(self._run_dir))
         return TrainingThread(runtime, config)
+
+    def sampling_from(self, sampler: Any) -> None:
+        """Trials begin to sample from this client; the first one tells what the gateway's log-probs are."""
+        if not self._probed and self.capture is not None:
+            self._probed = True
+            spawn(self._probe(self.capture, sampler), self._tasks)
+
+    async def _probe(self, capture: Capture, sampler: Any) -> None:
+        found = await capture.probe(sampler)
+        with contextlib.suppress(JournalWriteError):  # the board ends the run
+            self._board.emit(
+                ev.SamplingProbed(tempered=found.tempered, detail=found.detail, mode=self._options.harbor.sampling)
+            )
+
+    async def _release(self, group: HarborGroup) -> GroupResult:
+        """The last word on what of a group trains, once its batch is complete."""
+        result = await self._steering.groups.release(group)
+        for trial in result.trials if result.kept else ():
+            if trial.captured is not None:
+                self._totals.trained(trial.captured)
+        return result
 
     def _from_training(self, event: ev.Event) -> None:
         """An event of the training thread. Between two steps no trial runs: the time to replace a grown runner."""
@@ -234,18 +271,41 @@ class Workshop:
 
     # --- trials -----------------------------------------------------------------------------------------------------
 
-    def _make_capture(self, renderer: Any, window: int | None) -> Any:
-        from console.capture.cookbook_proxy import CookbookCapture
+    def _make_capture(self, renderer: Any, window: int | None) -> Capture:
+        from console.capture.journal import CallJournal
+        from console.capture.rendering import PolicyRenderer
+        from console.capture.server import Capture
 
-        options = self._options
-        return CookbookCapture(
-            renderer=renderer,
-            model_label=self._model_name,
-            default_max_tokens=int(options.value("config.max_tokens")),
-            context_window=window,
-            listen_host=options.harbor.listen_host,
-            advertised_host=options.harbor.advertised_host,
-            directory=self._run_dir / "capture",
+        harbor = self._options.harbor
+        return Capture(
+            renderer=PolicyRenderer(
+                renderer,
+                name=name_of_renderer(self._model_name, self._options.value("config.renderer_name")),
+                history_thinking=harbor.history_thinking,
+            ),
+            journal=CallJournal(self._run_dir / "capture"),
+            settings=CallSettings(
+                model=self._model_name,
+                sampling=harbor.sampling,
+                max_tokens=int(self._options.value("config.max_tokens")),
+                window=window,
+                train=harbor.train,
+                history_thinking=harbor.history_thinking,
+                budgets=Budgets(
+                    calls=harbor.max_calls,
+                    prompt_tokens=harbor.max_prompt_tokens,
+                    sampled_tokens=harbor.max_sampled_tokens,
+                    received_bytes=harbor.max_call_bytes,
+                ),
+                inflight=harbor.max_inflight_calls,
+            ),
+            listen_host=harbor.listen_host,
+            listen_port=harbor.listen_port,
+            advertised_host=harbor.advertised_host,
+            advertised_url=harbor.advertised_url,
+            tls_certificate=harbor.tls_certificate,
+            tls_key=harbor.tls_key,
+            allow_insecure=insecure_allowed(harbor.allow_insecure, os.environ),
             outage=self._health.outage if self._health is not None else lambda since: 0.0,
         )
 

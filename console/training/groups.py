@@ -45,10 +45,13 @@ class GroupRun:
         result: how it ended, None before that. It may still be discarded until the batch is assembled.
 
     Args:
-        context: what all trials share; group: the cookbook's builder; sampler: the policy.
+        context: what all trials share; group: the cookbook's builder; sampler: the policy; policy_version: of its
+            weights, None when it is not known.
     """
 
-    def __init__(self, context: TrialContext, group: HarborGroup, sampler: Any) -> None:
+    def __init__(
+        self, context: TrialContext, group: HarborGroup, sampler: Any, policy_version: int | None = None
+    ) -> None:
         self._context = context
         self.step, self.group, self.task = group.step, group.group, group.task.name
         self.cancelled_by: str | None = None
@@ -56,7 +59,14 @@ class GroupRun:
         slots = self.slots = context.dispatch.slots()
         self.trials = [
             TrialRun(
-                context, step=group.step, group=group.group, trial=i, task=group.task, sampler=sampler, slots=slots
+                context,
+                step=group.step,
+                group=group.group,
+                trial=i,
+                task=group.task,
+                sampler=sampler,
+                slots=slots,
+                policy_version=policy_version,
             )
             for i in range(group.size)
         ]

@@ -16,7 +16,8 @@ def import_heavy() -> None:
     import tinker_cookbook.rl.train  # noqa: F401
     import torch
 
-    import console.capture.cookbook_proxy
+    import console.capture.rendering
+    import console.capture.server
     import console.training.observe
     import console.training.strategy  # noqa: F401
 
@@ -39,21 +40,32 @@ def register_local_tokenizer(model_name: str, model_dir: Path) -> None:
     register_tokenizer(model_name, tokenizer_factory(model_dir))
 
 
+def name_of_renderer(model_name: str, given: str | None) -> str:
+    """The renderer that is given, or the one that the cookbook recommends for the model.
+
+    Raises:
+        UsageError: it recommends none.
+    """
+    from tinker_cookbook import model_info
+
+    if given is not None:
+        return given
+    try:
+        return str(model_info.get_recommended_renderer_name(model_name))
+    except Exception:
+        raise UsageError(f"config.renderer_name: the cookbook recommends none for {model_name}; name one") from None
+
+
 def make_renderer(model_name: str, renderer_name: str | None) -> Any:
     """The named renderer, or the one that the cookbook recommends for the model.
 
     Raises:
         UsageError: it recommends none, or knows none of that name.
     """
-    from tinker_cookbook import model_info
     from tinker_cookbook.renderers import get_renderer
     from tinker_cookbook.tokenizer_utils import get_tokenizer
 
-    if renderer_name is None:
-        try:
-            renderer_name = model_info.get_recommended_renderer_name(model_name)
-        except Exception:
-            raise UsageError(f"config.renderer_name: the cookbook recommends none for {model_name}; name one") from None
+    renderer_name = name_of_renderer(model_name, renderer_name)
     try:
         tokenizer = get_tokenizer(model_name)
     except Exception as error:

@@ -19,7 +19,7 @@ def step_row(runtime: Runtime, metrics: dict[str, Any]) -> ev.StepFinished:
     rewards = [reward for group in kept for reward in group.rewards]
     mean, std = mean_and_std(rewards)
     figures = combine(runtime.figures)
-    calls = [call for group in kept for trial in group.trials if trial.captured for call in trial.captured.calls]
+    captured = [trial.captured for group in kept for trial in group.trials if trial.captured]
     outcomes: dict[str, int] = {}
     for group in runtime.groups:
         for name, count in group.outcomes.items():
@@ -47,8 +47,8 @@ def step_row(runtime: Runtime, metrics: dict[str, Any]) -> ev.StepFinished:
         entropy=figure(figures.entropy, "entropy"),
         grad_norm=figure(first("unclipped_grad_l2:mean", "grad_norm:mean", "grad_norm"), "grad_norm"),
         learning_rate=figure(metrics.get("optim/lr"), "learning_rate"),
-        tokens_prompt=sum(len(call.prompt_P) for call in calls),
-        tokens_sampled=sum(len(call.tokens_T) for call in calls),
+        tokens_prompt=sum(trial.prompt_tokens for trial in captured),
+        tokens_sampled=sum(trial.evidence.sampled_tokens for trial in captured),
         tokens_trained=figures.tokens if runtime.figures or not kept else None,
         seconds_rollout=figure(first("time/sampling", "time/sampling:total"), "seconds_rollout"),
         seconds_train=figure(first("time/train_step", "time/train_step:total"), "seconds_train"),

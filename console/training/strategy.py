@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import tinker
 from tinker.lib.public_interfaces.api_future import APIFuture
-from tinker_cookbook.completers import TokensWithLogprobs
 from tinker_cookbook.exceptions import AllTrajectoriesFailedError
 from tinker_cookbook.rl.rollout_strategy import RolloutResult, RolloutStrategy
-from tinker_cookbook.rl.types import EnvGroupBuilder, Trajectory, Transition
+from tinker_cookbook.rl.types import EnvGroupBuilder, Trajectory
 
-from console.capture.base import CapturedCall
 from console.training.dataset import HarborGroup, TrialEnv
 from console.training.runtime import current
+from console.training.trajectories import trajectory
 
 
 @dataclass(frozen=True)
@@ -49,29 +46,8 @@ class HarborTrials(RolloutStrategy):
             env = TrialEnv(trial.trial)
             env.reward, env.outcome = trial.verdict.reward, trial.verdict.outcome
             envs.append(env)
-            trajectories.append(trajectory(trial.captured.calls))
+            trajectories.append(trajectory(trial.captured))
         result = await current().release_group(env_group_builder)
         if not result.kept:
             raise AllTrajectoriesFailedError(result.reason)
         return RolloutResult(trajectories, envs, [])
-
-
-def trajectory(calls: Sequence[CapturedCall]) -> Trajectory:
-    """Captured calls in order as one trajectory: a transition a call, no step rewards.
-
-    The cookbook merges transitions while each prompt extends the one before and its action. A sample of no tokens has
-    nothing to train and is left out. `stop_reason` stays None, or the cookbook would clamp rewards of limited trials.
-    """
-    transitions = [
-        Transition(
-            tinker.ModelInput.from_ints(call.prompt_P),
-            TokensWithLogprobs(call.tokens_T, call.logprobs_T, call.stop_reason),
-            0.0,
-            False,
-        )
-        for call in calls
-        if call.tokens_T
-    ]
-    if transitions:
-        transitions[-1].episode_done = True
-    return Trajectory(transitions, tinker.ModelInput.empty(), stop_reason=None)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from console.capture.base import CaptureGateway
+from console.capture.captured import CapturedTrial
 from console.errors import QuarterdeckError
 from console.journal import events as ev
 from console.outcomes.classes import STOP_EXIT_CODES, TrialEvidence, Verdict
@@ -38,16 +39,28 @@ class FailurePolicy(msgspec.Struct, kw_only=True):
 
 
 class Totals(msgspec.Struct, kw_only=True):
-    """Counters of the run, for the capture and sandbox reports."""
+    """Counters of the run over all its engines, for the token budget and the reports.
+
+    Attributes:
+        calls, failed: model calls that were answered, and that were not; prompt_tokens, sampled_tokens: of the former.
+        trained_tokens: sampled tokens that batches were given; excluded: answered calls that they were not, by reason.
+        sandboxes: that live; sandboxes_left: that could not be removed.
+    """
 
     calls: int = 0
     failed: int = 0
     prompt_tokens: int = 0
     sampled_tokens: int = 0
-    lost: int = 0
-    no_logprobs: int = 0
+    trained_tokens: int = 0
+    excluded: dict[str, int] = {}
     sandboxes: int = 0
     sandboxes_left: list[str] = []
+
+    def trained(self, captured: CapturedTrial) -> None:
+        """A batch gets this trial."""
+        self.trained_tokens += sum(len(turn.tokens_T) for segment in captured.segments for turn in segment.turns)
+        for reason, count in captured.excluded.items():
+            self.excluded[reason] = self.excluded.get(reason, 0) + count
 
 
 class TrialContext(msgspec.Struct, kw_only=True):

@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from console.capture.base import CallReport, CapturedTrial, Route
+from console.capture.base import CallReport, Route
+from console.capture.captured import CapturedTrial
 from console.journal import events as ev
 from console.outcomes.classes import CallEvidence, OutcomeClass, TrialEvidence, Verdict
 from console.training.slots import Slots
@@ -40,7 +41,8 @@ class TrialRun:
 
     Args:
         context: shared; step, group, trial: indices from 0; task: directory of the Harbor task.
-        sampler: the policy's sampling client; slots: the group's places for running trials.
+        sampler: the policy's sampling client; policy_version: of its weights, None when it is not known.
+        slots: the group's places for running trials.
     """
 
     def __init__(
@@ -53,8 +55,10 @@ class TrialRun:
         task: Path,
         sampler: Any,
         slots: Slots,
+        policy_version: int | None = None,
     ) -> None:
         self._context, self._task, self._sampler, self._slots = context, task, sampler, slots
+        self._policy_version = policy_version
         self.step, self.group, self.trial = step, group, trial
         self.try_ = 0
         self.result: TrialResult | None = None
@@ -237,7 +241,9 @@ class TrialRun:
         key = f"s{self.step}.g{self.group}.t{self.trial}.y{self.try_}"
         totals = self._context.totals
         self._emit(ev.TrialPhase, try_=self.try_, phase="create")
-        route = await self._context.capture.open_route(key, self._sampler, self._on_call)
+        route = await self._context.capture.open_route(
+            key, self._sampler, self._on_call, policy_version=self._policy_version
+        )
         live = _SandboxCounter(totals)
         try:
             config = self._context.trial_config(self._task, route.url, route.api_key, key)
@@ -247,13 +253,13 @@ class TrialRun:
         finally:
             live.gone()
             captured = await route.seal()
-            totals.lost += captured.evidence.lost
-            totals.no_logprobs += captured.evidence.no_logprobs
         return report, captured
 
     def _on_progress(self, progress: TrialProgress, route: Route, live: _SandboxCounter) -> None:
         if progress.phase == "environment":
             live.started()
+        elif progress.phase == "agent":
+            route.start()
         elif progress.phase in ("verify", "teardown"):
             route.stop()
         self._emit(ev.TrialPhase, try_=self.try_, phase=progress.phase)
@@ -290,7 +296,7 @@ class TrialRun:
             exception=report.exception_type,
             trial_dir=report.trial_dir,
             turns=self._turns,
-            prompt_tokens=sum(len(call.prompt_P) for call in captured.calls),
+            prompt_tokens=captured.prompt_tokens,
             sampled_tokens=captured.evidence.sampled_tokens,
             seconds={name: round(value, 4) for name, value in report.seconds.items()},
         )
