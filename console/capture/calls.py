@@ -9,6 +9,7 @@ had again.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ from console.capture.segments import captured_trial, sealed_record
 if TYPE_CHECKING:
     from console.capture.journal import TrialJournal
     from console.capture.service import CallService
+
+log = logging.getLogger(__name__)
 
 
 class PendingCall:
@@ -279,9 +282,8 @@ class TrialCalls:
 
     def _unsafe(self, why: str) -> None:
         """What was written cannot be forced to the disk: the trial is not whole any more."""
+        log.warning("captured calls cannot be put on the disk: %s", why)
         self._evidence.lost()
-        text = self._records.clean(f"captured calls cannot be put on the disk: {why}")
-        self._evidence.failed("capture", text, 0, time.monotonic())
 
     async def _seal(self) -> CapturedTrial:
         while self._runs:
