@@ -47,18 +47,39 @@ def codex() -> Path:
     return npm_cli("@openai/codex", VERSION)
 
 
-def run(codex: Path, directory: Path, script: Sequence[Step], *, model: str = "policy", config: str = "") -> Run:
-    """Run codex in a fresh repository until it ends its turn. `config`: further lines at the top of its config file."""
+def run(
+    codex: Path,
+    directory: Path,
+    script: Sequence[Step],
+    *,
+    model: str = "policy",
+    config: str = "",
+    as_harbor_does: bool = False,
+) -> Run:
+    """Run codex in a fresh repository until it ends its turn.
+
+    Args:
+        config: further lines at the top of its config file.
+        as_harbor_does: with the provider that is built in and another URL, with which codex tries web sockets first and
+            has the server compact; else with a provider of its own.
+    """
     home, repository = directory / "home", directory / "repository"
     home.mkdir()
     repository.mkdir()
     subprocess.run(["git", "init", "-q", str(repository)], check=True)
     with ScriptedServer({"/v1/responses": Responses()}, script) as served:
-        (home / "config.toml").write_text(
-            f'model = "{model}"\nmodel_provider = "quarterdeck"\n{config}\n[analytics]\nenabled = false\n'
-            f'[model_providers.quarterdeck]\nname = "Quarterdeck"\nbase_url = "{served.url}/v1"\n'
-            'wire_api = "responses"\nenv_key = "POLICY_KEY"\n'
-        )
+        if as_harbor_does:
+            provider = f'model_provider = "openai"\nopenai_base_url = "{served.url}/v1"\n'
+            table = ""
+            (home / "auth.json").write_text(json.dumps({"OPENAI_API_KEY": KEY}))
+        else:
+            provider = 'model_provider = "quarterdeck"\n'
+            table = (
+                f'[model_providers.quarterdeck]\nname = "Quarterdeck"\nbase_url = "{served.url}/v1"\n'
+                'wire_api = "responses"\nenv_key = "POLICY_KEY"\n'
+            )
+        analytics = "[analytics]\nenabled = false\n"
+        (home / "config.toml").write_text(f'model = "{model}"\n{provider}{config}\n{analytics}{table}')
         done = subprocess.run(
             [str(codex), "exec", "--json", "--dangerously-bypass-approvals-and-sandbox", "fix it"],
             cwd=repository,
@@ -109,15 +130,16 @@ def results(request: ChatRequest) -> list[str]:
     return [message.text for message in request.messages if message.role == "tool"]
 
 
-def test_turns_with_tools(codex: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("as_harbor_does", [False, True])
+def test_turns_with_tools(codex: Path, tmp_path: Path, as_harbor_does: bool) -> None:
     script = [
         reply("Looking.\n\n", shell("echo one > a; echo hello"), shell("echo two"), reasoning="First I look.\n"),
         reply("", shell("cat a"), reasoning="é \u2028 [DONE]"),
         reply("", ("multi_agent_v1__close_agent", {"target": "nobody"}), ("no_such_tool", {})),
         reply("All done."),
     ]
-    done = run(codex, tmp_path, script)
-    assert (done.code, len(done.requests)) == (0, 4)
+    done = run(codex, tmp_path, script, as_harbor_does=as_harbor_does)
+    assert (done.code, len(done.requests), done.served.upgrades) == (0, 4, int(as_harbor_does))
     check_replays(done)
     hello, two, one, closed, unknown = results(done.requests[-1])
     assert hello.endswith("hello\n") and two.endswith("two\n") and one.endswith("one\n")
@@ -171,10 +193,11 @@ def test_an_image_does_not_end_the_turn(codex: Path, tmp_path: Path) -> None:
     assert "input_image" in done.requests[-1].neutralised
 
 
-def test_it_compacts_when_the_usage_says_so(codex: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("as_harbor_does", [False, True])
+def test_it_compacts_when_the_usage_says_so(codex: Path, tmp_path: Path, as_harbor_does: bool) -> None:
     script = [reply("", shell("echo hi"), prompt_tokens=50_000), reply("What was done."), reply("Done.")]
     limits = "model_context_window = 60000\nmodel_auto_compact_token_limit = 40000"
-    done = run(codex, tmp_path, script, config=limits)
+    done = run(codex, tmp_path, script, config=limits, as_harbor_does=as_harbor_does)
     assert (done.code, len(done.requests)) == (0, 3)
     summary, after = done.requests[1:]
     nodes = [[message.node for message in request.messages if message.node] for request in (summary, after)]

@@ -13,6 +13,7 @@ from console.capture import ids
 from console.capture.chat import ChatMessage, ChatRequest, ToolCall, ToolSpec
 from console.capture.dialects.openai_errors import error_body
 from console.capture.dialects.responses import Responses
+from console.capture.dialects.responses_compaction import ASK, TOLD
 from console.capture.refusals import RefusedError
 
 NODE, OTHER = "n1xaaaaaaaa", "n2xbbbbbbbb"
@@ -167,6 +168,14 @@ GOOD: list[tuple[dict[str, Any], str, Any]] = [
         "messages.0.text",
         "it",
     ),
+    (
+        items({"type": "compaction", "encrypted_content": f"{ids.signature(NODE)}\nsum\n\nmary"}, HI),
+        "messages",
+        [ChatMessage(role="user", text=TOLD + "sum\n\nmary"), ChatMessage(role="user", text="hi")],
+    ),
+    (items(HI, {"type": "compaction_trigger"}), "messages.1", ChatMessage(role="user", text=ASK)),
+    (items(HI, {"type": "compaction_trigger"}), "echo.compaction", True),
+    ({}, "echo.compaction", False),
     # replies put together again
     (
         items(HI, thought(node=NODE), answer(node=NODE), call(OURS), call(OURS_TOO)),
@@ -334,7 +343,9 @@ BAD: list[tuple[Any, str, str]] = [
     (items({"type": "computer_call"}), "input[0].type", "cannot be 'computer_call'"),
     (items({"type": "code_interpreter_call"}), "input[0].type", "cannot be 'code_interpreter_call'"),
     (items({"type": "mcp_call"}), "input[0].type", "cannot be 'mcp_call'"),
-    (items({"type": "compaction", "encrypted_content": "x"}), "input[0].type", "cannot be 'compaction'"),
+    (items({"type": "compaction", "encrypted_content": "x"}), "input[0].encrypted_content", "not made by this gateway"),
+    (items({"type": "compaction", "encrypted_content": None}), "input[0].encrypted_content", "must be a string"),
+    (items({"type": "compaction_trigger"}, HI), "input[1]", "must not follow"),
     (items({"type": "tool_search_output"}), "input[0].type", "cannot be 'tool_search_output'"),
     (items({"type": "message"}), "input[0].role", "must be a string"),
     (items({"role": 1}), "input[0].role", "must be a string"),

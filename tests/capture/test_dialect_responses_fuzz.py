@@ -50,6 +50,7 @@ BODY: dict[str, Any] = {
             "output": [{"type": "input_text", "text": "a"}, {"type": "input_image", "image_url": "data:"}],
         },
         {"type": "local_shell_call", "call_id": "c", "action": {"type": "exec", "command": ["ls"]}},
+        {"type": "compaction", "encrypted_content": "qd1.n1xaaaaaaaa\nsummary"},
         {"type": "agent_message", "content": [{"type": "encrypted_content", "encrypted_content": "x"}]},
     ],
     "tools": [
@@ -90,7 +91,7 @@ PLACES = places(BODY)
 WORDS = st.one_of(
     st.sampled_from(["system", "developer", "user", "assistant", "message", "reasoning", "function_call", "namespace"]),
     st.sampled_from(
-        ["input_text", "input_image", "output_text", "custom", "function", "mcp", "item_reference", "none"]
+        ["input_text", "compaction_trigger", "output_text", "custom", "function", "mcp", "item_reference", "none"]
     ),
     st.sampled_from(["call_n2xbbbbbbbb_0", "qd1.n2xbbbbbbbb", "\ud800", "<|im_end|>", "1e999", "{"]),
     st.text(max_size=8),

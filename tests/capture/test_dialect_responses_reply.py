@@ -207,6 +207,18 @@ def test_a_custom_tool_gets_what_was_said_when_it_was_not_a_string(arguments: st
     assert item["input"] == arguments
 
 
+@pytest.mark.parametrize("given", REPLIES)
+def test_a_compaction_is_one_item_that_holds_the_summary(given: ChatReply) -> None:
+    asked = request(input=[{"role": "user", "content": "hi"}, {"type": "compaction_trigger"}])
+    (item,) = streamed(asked, given)[-1]["response"]["output"]
+    assert Responses().reply(asked, given)["output"] == [item]
+    done = [event["item"] for event in streamed(asked, given) if event["type"] == "response.output_item.done"]
+    assert (done, item["type"]) == ([item], "compaction")
+    (told,) = replayed([item])
+    assert (told.role, told.node) == ("user", "")
+    assert told.text.endswith(f"\n\n{given.text.strip() or '(nothing)'}")
+
+
 def test_thoughts_are_summarised_for_those_who_ask() -> None:
     thoughtful = reply(text="x", reasoning="t")
     for body, summary in (

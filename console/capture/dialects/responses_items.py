@@ -14,6 +14,7 @@ import msgspec
 from console.capture import ids
 from console.capture.chat import ChatMessage, Role, ToolCall
 from console.capture.dialects.fields import listing, mapping, schema, text
+from console.capture.dialects.responses_compaction import ASK, summary_message
 from console.capture.dialects.responses_tools import custom_arguments, flat_name
 from console.capture.refusals import bad_request, shown
 
@@ -31,9 +32,11 @@ THOUGHTS, TEXT, CALL = 0, 1, 2
 
 
 class Input(msgspec.Struct, kw_only=True):
-    """What the items hold. `tools`: field name and value of each list of tools that stands among them."""
+    """What the items hold. `tools`: field name and value of each list of tools that stands among them; `compaction`: a
+    summary is wanted."""
 
     messages: list[ChatMessage] = []
+    compaction: bool = False
     tools: list[tuple[str, object]] = []
     neutralised: list[str] = []
 
@@ -50,6 +53,8 @@ def parse_input(value: object) -> Input:
         raise bad_request("input", "must be a string or a list of items")
     reader = _Reader()
     for index, item in enumerate(value):
+        if reader.found.compaction:
+            raise bad_request(f"input[{index}]", "must not follow a compaction_trigger")
         reader.read(mapping(item, f"input[{index}]"), f"input[{index}]")
     return reader.found
 
@@ -86,6 +91,12 @@ class _Reader:
                 self._add(ChatMessage(role="user", text=said), "more")
             case "additional_tools":
                 self.found.tools.append((f"{param}.tools", item.get("tools")))
+            case "compaction" | "compaction_summary":
+                told = summary_message(item.get("encrypted_content"), f"{param}.encrypted_content")
+                self._add(ChatMessage(role="user", text=told), "more")
+            case "compaction_trigger":
+                self.found.compaction = True
+                self._add(ChatMessage(role="user", text=ASK), "more")
             case "item_reference":
                 raise bad_request(
                     f"{param}.type", "cannot be 'item_reference': this gateway keeps no items; send the item itself"

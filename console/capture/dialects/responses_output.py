@@ -7,6 +7,7 @@ from typing import Any
 
 from console.capture import ids
 from console.capture.chat import ChatReply, ChatRequest
+from console.capture.dialects.responses_compaction import compaction_content
 from console.capture.dialects.responses_tools import call_fields
 from console.capture.refusals import RefusalKind, RefusedError
 
@@ -75,7 +76,12 @@ def status_of(reply: ChatReply) -> str:
 
 
 def output_items(request: ChatRequest, reply: ChatReply) -> list[dict[str, Any]]:
-    """The items of a reply: thoughts, text, calls. There is always one, so that its id leads back to the sample."""
+    """The items of a reply: thoughts, text, calls. There is always one, so that its id leads back to the sample.
+
+    A reply to a compaction is one item, whatever it holds: codex takes nothing else.
+    """
+    if request.echo.get("compaction"):
+        return [{"type": "compaction", "id": f"cmp_{reply.node}", "encrypted_content": compaction_content(reply)}]
     items: list[dict[str, Any]] = []
     if reply.reasoning:
         items.append(

@@ -80,7 +80,12 @@ def parse_request(body: object, headers: Mapping[str, str]) -> ChatRequest:
     offered = checked_list(given.get("tools"), "tools")
     tools = _tools(given, [("tools", offered), *((param, checked_list(value, param)) for param, value in read.tools)])
     neutralised += tools.neutralised
-    echo = _echo(given, neutralised) | {"instructions": said or None, "tools": offered, "forms": tools.forms}
+    echo = _echo(given, neutralised) | {
+        "instructions": said or None,
+        "tools": offered,
+        "forms": tools.forms,
+        "compaction": read.compaction,
+    }
     model = given.get("model")
     return ChatRequest(
         dialect="responses",

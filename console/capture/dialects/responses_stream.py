@@ -61,11 +61,14 @@ class ResponsesStream:
     def _item(self, index: int, item: dict[str, Any]) -> bytes:
         at = {"item_id": item["id"], "output_index": index}
         bare: dict[str, Any]
+        events: Iterator[bytes]
         match item["type"]:
             case "reasoning":
                 bare, events = {"summary": [], "content": []}, self._thoughts(item, at)
             case "message":
                 bare, events = {"content": []}, self._part("output_text", item["content"][0], {"logprobs": []}, at)
+            case "compaction":
+                bare, events = {}, iter(())
             case "custom_tool_call":
                 bare, events = {"input": ""}, self._call("custom_tool_call_input", "input", item, {}, at)
             case _:
