@@ -44,7 +44,7 @@ class ScriptedServer:
     Attributes:
         requests: what parse made of each body, refused ones left out; bodies, headers: of all calls;
         answered: the replies as they were sent; refused: the refusals, those of parse among them;
-        unknown: method and path of requests that no dialect takes.
+        unknown: method and path of requests that no dialect takes; upgrades: to a web socket, all declined with 426.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class ScriptedServer:
         self.refused: list[RefusedError] = []
         self.unknown: list[str] = []
         self.url = ""
+        self.upgrades = 0
         self._calls = 0
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
@@ -112,6 +113,9 @@ class ScriptedServer:
         if request.method == "POST" and request.path in self.routes:
             return await self._route(request)
         dialect = self.dialects.get(request.path)
+        if request.headers.get("Upgrade", "").lower() == "websocket":
+            self.upgrades += 1
+            return self._error(dialect or first, RefusedError("method", "no web sockets here", status=426))
         if dialect is None or request.method != "POST":
             self.unknown.append(f"{request.method} {request.path}")
             return self._error(first, RefusedError("not_found", "no such path"))
