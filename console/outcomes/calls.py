@@ -8,6 +8,13 @@ from console.outcomes.text import bounded
 BACKEND_SHARE = 0.2
 """Share of the agent's time lost to backend trouble from which a timeout or crash is not the agent's."""
 
+LIMITS = {
+    "overflow": OutcomeClass.CONTEXT_OVERFLOW,
+    "output_limit": OutcomeClass.OUTPUT_LIMIT,
+    "budget": OutcomeClass.OUTPUT_LIMIT,
+}
+"""Refusals of the capture gateway that are the model's own limits: scored, also when the agent makes a crash of them."""
+
 TIMEOUT_SLACK = 0.9
 """An agent that ran for less than this share of its limit did not time out; some inner timeout took its name."""
 
@@ -50,14 +57,17 @@ def backend_trouble(evidence: TrialEvidence) -> Verdict | None:
 
 
 def without_samples(calls: CallEvidence) -> Verdict:
-    """The verdict of a trial that ended in a scoreable way but has no captured sample."""
-    if calls.last_failure == "backend" or calls.backend_seconds > 0:
+    """The verdict of a trial that ended in a scoreable way but has no captured sample to train."""
+    if not calls.calls and (calls.last_failure == "backend" or calls.backend_seconds > 0):
         why = f"no model call succeeded, {calls.failed} failed: {calls.last_failure_text or 'backend trouble'}"
         return _infrastructure("calls.backend_only", why)
     if calls.last_failure == "auth":
         return Verdict(
             outcome=OutcomeClass.CONFIGURATION, cause="key", rule="calls.auth", evidence=wrong_key_text(calls)
         )
+    if calls.calls:
+        why = f"{calls.calls} model calls were answered, and none of them may be trained"
+        return Verdict(outcome=OutcomeClass.NO_SAMPLES, cause="excluded", rule="calls.excluded", evidence=bounded(why))
     if calls.failed:
         why = f"no model call succeeded, {calls.failed} failed ({calls.last_failure}): {calls.last_failure_text}"
     else:
@@ -95,6 +105,8 @@ def survived(calls: CallEvidence) -> tuple[str, ...]:
         notes.append(f"backend trouble took {calls.backend_seconds:.1f} s")
     if calls.truncated:
         notes.append("the last answer ended at its token limit")
+    if calls.calls == 1:
+        notes.append("the agent made one model call only")
     return tuple(notes)
 
 

@@ -53,11 +53,12 @@ class CallEvidence(msgspec.Struct, kw_only=True, frozen=True):
 
     Attributes:
         calls: calls that were answered with a sample; failed: answered with an error.
-        sampled_tokens: tokens of the answered calls.
+        sampled_tokens: tokens of the answered calls; trained: answered calls that may be trained, None when nobody has
+            looked yet.
         lost: answered calls whose record is missing or unreadable; no_logprobs: samples with missing, wrongly sized,
             non-finite or positive log-probs.
-        last_failure: kind of the last call when that one failed: backend, overflow, output_limit, client, auth; else
-            None. `last_failure_text` is bounded.
+        last_failure: kind of the last call when that one failed: backend, overflow, output_limit, budget, client, auth,
+            request; else None. `last_failure_text` is bounded.
         backend_seconds: agent time lost to backend trouble (failed calls and waits for their repetition), in seconds.
         overflowed: some call was refused because prompt and budget exceed the window; truncated: the last answered call
             ended at its token limit.
@@ -66,6 +67,7 @@ class CallEvidence(msgspec.Struct, kw_only=True, frozen=True):
     calls: int = 0
     failed: int = 0
     sampled_tokens: int = 0
+    trained: int | None = None
     lost: int = 0
     no_logprobs: int = 0
     last_failure: str | None = None

@@ -40,6 +40,9 @@ RULES: dict[str, str] = {
     "calls.contradict": "the capture gateway's record contradicts what the exception claims",
     "calls.overflow_last": "the gateway refused the call that ended the agent: prompt and budget exceed the window",
     "calls.output_limit_last": "the call that ended the agent was refused at its token limit",
+    "calls.budget_last": "the trial's budget was used up when the agent ended",
+    "calls.truncated_last": "the agent gave up on an answer that ended at its token limit",
+    "calls.excluded": "calls were answered, but none of them may be trained",
     # --- before the agent, after it ---
     "phase.create": "it failed while the trial was created, before the agent ran",
     "phase.environment": "it failed while the sandbox was set up, before the agent ran",

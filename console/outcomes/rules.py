@@ -15,6 +15,7 @@ from console.outcomes.rewards import RewardPolicy, read_reward
 
 _CAUSE_OF_PHASE = {"create": "setup", "environment": "sandbox", "setup": "setup"}
 _NO_CALLS = CallEvidence()
+_KILLED = (137, 143)
 _PLAIN = types.TYPE_RULES[types.CANCELLED].rule
 
 
@@ -47,6 +48,9 @@ def _decide(evidence: TrialEvidence, policy: RewardPolicy) -> Verdict:
             return early
         if kind not in types.SCOREABLE:
             return _by_type(kind, evidence, policy)
+    last = (evidence.calls or _NO_CALLS).last_failure
+    if kind is None and last in record.LIMITS:
+        return _at_limit(last, evidence, policy)  # an agent that ends in order when it is told so
     return _scoreable(types.SCOREABLE[kind], evidence, policy, rule="type.allowed" if kind else "end.clean")
 
 
@@ -96,10 +100,8 @@ def _agent_exit(kind: str, evidence: TrialEvidence, policy: RewardPolicy) -> Ver
     """An agent that gave up: what its last call met, then what its output says, then its exit code."""
     message = evidence.exception_message
     calls = evidence.calls or _NO_CALLS
-    refused = {"overflow": OutcomeClass.CONTEXT_OVERFLOW, "output_limit": OutcomeClass.OUTPUT_LIMIT}
-    if calls.last_failure in refused:
-        # The gateway itself refused the call that ended the agent, so this is the model's limit and not a crash.
-        return _scoreable(refused[calls.last_failure], evidence, policy, rule=f"calls.{calls.last_failure}_last")
+    if calls.last_failure in record.LIMITS:
+        return _at_limit(calls.last_failure, evidence, policy)
     trouble = record.backend_trouble(evidence)
     if trouble:
         return trouble
@@ -110,7 +112,14 @@ def _agent_exit(kind: str, evidence: TrialEvidence, policy: RewardPolicy) -> Ver
     hit = text.find(text.searchable(kind, message), text.EXIT_RULES)
     if hit and not (calls.calls and not calls.failed and hit.rule.rule in ("text.rate", "text.api", "text.auth")):
         return _from_hit(hit, notes=record.survived(calls))
+    if calls.truncated and not calls.last_failure and text.exit_code(message) not in _KILLED:
+        return _scoreable(OutcomeClass.OUTPUT_LIMIT, evidence, policy, rule="calls.truncated_last")
     return _by_exit_code(kind, message, calls)
+
+
+def _at_limit(failure: str, evidence: TrialEvidence, policy: RewardPolicy) -> Verdict:
+    """The capture gateway itself refused the call that ended the agent, so this is a limit and not a crash."""
+    return _scoreable(record.LIMITS[failure], evidence, policy, rule=f"calls.{failure}_last")
 
 
 def _by_exit_code(kind: str, message: str, calls: CallEvidence) -> Verdict:
@@ -118,7 +127,7 @@ def _by_exit_code(kind: str, message: str, calls: CallEvidence) -> Verdict:
     if code in (126, 127) and not calls.calls:
         return _infrastructure("setup", "exit.not_found", kind, message)
     notes = record.survived(calls)
-    if code in (137, 143):
+    if code in _KILLED:
         return _failure("killed", "exit.killed", kind, message, notes)
     return _failure("crash", "exit.crash", kind, message, notes)
 
@@ -147,7 +156,7 @@ def _scoreable(outcome: OutcomeClass, evidence: TrialEvidence, policy: RewardPol
         if stolen:
             return stolen
     calls = evidence.calls
-    if calls is not None and policy.require_samples and not calls.calls:
+    if calls is not None and policy.require_samples and (not calls.calls or calls.trained == 0):
         return record.without_samples(calls)
     reward = read_reward(evidence.rewards, policy)
     if reward.value is None:

@@ -22,7 +22,7 @@ def known_rules() -> set[str]:
         f"reward.{fault}"
         for fault in re.findall(r'"(missing|non_numeric|non_finite|too_large)"', inspect.getsource(rewards))
     }
-    found |= {f"calls.{kind}_last" for kind in ("overflow", "output_limit")}
+    found |= {f"calls.{kind}_last" for kind in calls.LIMITS}
     return found | {"cancelled", "engine.error"}  # the engine's own
 
 

@@ -376,3 +376,26 @@ def test_evidence_is_one_bounded_line_with_the_telling_end() -> None:
     found = verdict("SandboxException", "x\n" * 2000 + "sandbox sbx-1 was not found")
     assert len(found.evidence) <= 300 and "\n" not in found.evidence
     assert found.evidence.startswith("SandboxException") and found.evidence.endswith("was not found")
+
+
+def test_an_agent_that_gives_up_on_a_cut_answer_is_at_the_output_limit() -> None:
+    cut = CallEvidence(calls=3, sampled_tokens=900, truncated=True)
+    assert verdict(EXIT, exited(1), calls=cut).outcome is OutcomeClass.OUTPUT_LIMIT
+    assert verdict(EXIT, exited(137), calls=cut).outcome is OutcomeClass.AGENT_FAILURE
+    assert verdict(EXIT, exited(1), calls=HEALTHY).outcome is OutcomeClass.AGENT_FAILURE
+
+
+@pytest.mark.parametrize(("failure", "outcome"), [("overflow", "context_overflow"), ("budget", "output_limit")])
+def test_an_agent_that_ends_in_order_at_a_limit_is_of_that_class(failure: str, outcome: str) -> None:
+    found = verdict(calls=CallEvidence(calls=7, failed=1, last_failure=failure), rewards={"reward": 0.5})
+    assert (found.outcome, found.reward) == (outcome, 0.5)
+
+
+def test_answered_calls_of_which_none_may_be_trained_are_no_samples() -> None:
+    found = verdict(calls=CallEvidence(calls=2, sampled_tokens=9, trained=0))
+    assert (found.outcome, found.cause) == (
+        "no_samples",
+        "excluded",
+    ) and "2 model calls were answered" in found.evidence
+    assert verdict(calls=CallEvidence(calls=2, sampled_tokens=9, trained=1)).scored
+    assert "one model call only" in verdict(calls=CallEvidence(calls=1, sampled_tokens=9)).notes[0]

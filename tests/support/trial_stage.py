@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from array import array
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from console.capture.base import CapturedCall, CapturedTrial
+from console.capture.captured import CapturedTrial, Segment, Turn
 from console.journal import events as ev
 from console.outcomes.classes import CallEvidence
 from console.outcomes.rules import classify
@@ -31,7 +32,10 @@ class Route:
     url, api_key = "http://127.0.0.1:1", "token"
 
     def __init__(self, key: str, calls: int) -> None:
-        self.key, self.sealed, self._calls = key, False, calls
+        self.key, self.started, self.sealed, self._calls = key, False, False, calls
+
+    def start(self) -> None:
+        self.started = True
 
     def stop(self) -> None:
         pass
@@ -39,11 +43,14 @@ class Route:
     async def seal(self) -> CapturedTrial:
         await asyncio.sleep(0)
         self.sealed = True
-        call = CapturedCall(
-            prompt_P=[1], tokens_T=[hash(self.key) % 97], logprobs_T=[-1.0], stop_reason="stop", seconds=0
-        )
+        turn = Turn(
+            node="n0x00000000", prompt_new=array("i", [1]), tokens_T=array("i", [hash(self.key) % 97]),
+            logprobs_T=array("f", [-1.0]),
+        )  # fmt: skip
         return CapturedTrial(
-            calls=[call] * self._calls, evidence=CallEvidence(calls=self._calls, sampled_tokens=self._calls)
+            segments=[Segment(turns=[turn]) for _ in range(self._calls)],
+            evidence=CallEvidence(calls=self._calls, sampled_tokens=self._calls),
+            prompt_tokens=self._calls,
         )
 
 
@@ -72,7 +79,7 @@ class Stage:
         self.events.append(event)
         apply(self.view, event)
 
-    async def open_route(self, key: str, sampler: Any, on_call: Any) -> Route:
+    async def open_route(self, key: str, sampler: Any, on_call: Any, *, policy_version: int | None) -> Route:
         await self.opening.wait()
         if isinstance(self.script.get(key), OSError):
             raise self.script[key]
@@ -84,6 +91,7 @@ class Stage:
         self.most = max(self.most, len(self.running))
         try:
             on_progress(TrialProgress(key=spec.key, phase="environment"))
+            on_progress(TrialProgress(key=spec.key, phase="agent"))
             await self.gate.wait()
             told = self.script.get(spec.key, GOOD)
             if isinstance(told, Exception):

@@ -138,7 +138,7 @@ async def test_a_retry_that_fails_is_held_again_and_only_the_last_try_trains(sta
     assert [trial.try_ for trial in result.trials] == [2, 0]
     assert [route.key for route in stage.routes if ".t0." in route.key] == [f"s0.g0.t0.y{n}" for n in range(3)]
     trained = result.trials[0].captured
-    assert trained is not None and trained.calls[0].tokens_T == [hash("s0.g0.t0.y2") % 97]
+    assert trained is not None and list(trained.segments[0].turns[0].tokens_T) == [hash("s0.g0.t0.y2") % 97]
     assert [e.try_ for e in stage.events if isinstance(e, ev.TrialRetried)] == [1, 2]
     assert len([e for e in stage.events if isinstance(e, ev.TrialHeld)]) == 2
     stage.check(group)

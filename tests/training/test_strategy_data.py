@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,18 @@ import pytest
 import tinker
 from tinker_cookbook.rl.data_processing import trajectory_to_data
 
-from console.capture.base import CapturedCall, CapturedTrial
-from console.capture.cookbook_proxy import CookbookCapture
+from console.capture.captured import CapturedTrial, Segment, Turn
+from console.capture.journal import CallJournal
+from console.capture.rendering import PolicyRenderer
+from console.capture.server import Capture
+from console.capture.settings import CallSettings
 from console.outcomes.classes import CallEvidence, OutcomeClass, Verdict
 from console.training.dataset import HarborGroup
 from console.training.groups import GroupResult
 from console.training.runtime import Runtime, install
 from console.training.setup import make_renderer, register_bundled_tokenizers
-from console.training.strategy import HarborTrials, trajectory
+from console.training.strategy import HarborTrials
+from console.training.trajectories import trajectory
 from console.training.trial_run import TrialResult
 
 MODEL_NAME = "quarterdeck/midshipman"
@@ -38,12 +43,14 @@ def trained(datum: Any) -> list[tuple[int, float, float]]:
 
 async def test_a_conversation_becomes_one_datum_of_its_samples(embedded_gateway, renderer, tmp_path):
     sampler = tinker.ServiceClient(base_url=embedded_gateway).create_sampling_client(base_model=MODEL_NAME).result()
-    capture = CookbookCapture(
-        renderer=renderer, model_label=MODEL_NAME, default_max_tokens=40, context_window=None,
-        listen_host="127.0.0.1", advertised_host="127.0.0.1", directory=tmp_path,
-    )  # fmt: skip
+    capture = Capture(
+        renderer=PolicyRenderer(renderer, name="qwen3_instruct"),
+        journal=CallJournal(tmp_path),
+        settings=CallSettings(model=MODEL_NAME, max_tokens=40),
+    )
     await capture.start()
     route = await capture.open_route("k", sampler, lambda report: None)
+    route.start()
     messages = [{"role": "system", "content": "Work."}, {"role": "user", "content": "Create the file a.txt."}]
     async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
         for observation in ("[exit 0]", "[exit 1]\nno such file", ""):
@@ -54,37 +61,20 @@ async def test_a_conversation_becomes_one_datum_of_its_samples(embedded_gateway,
             )
             messages.append({"role": "assistant", "content": reply.json()["choices"][0]["message"]["content"]})
             messages.append({"role": "user", "content": observation})
-    calls = (await route.seal()).calls
+    captured = await route.seal()
     await capture.close()
-    assert len(calls) == 3
-    assert all(c.stop_reason == "stop" for c in calls), "a model of a terminal ends its turns"
-    (datum,) = trajectory_to_data(trajectory(calls), 0.25)
-    assert [row[0] for row in trained(datum)] == [token for call in calls for token in call.tokens_T]
-    assert [row[1] for row in trained(datum)] == pytest.approx([p for call in calls for p in call.logprobs_T])
+    (segment,) = captured.segments
+    assert len(segment.turns) == 3
+    assert all(turn.stop_reason == "stop" for turn in segment.turns), "a model of a terminal ends its turns"
+    (datum,) = trajectory_to_data(trajectory(captured), 0.25)
+    assert [row[0] for row in trained(datum)] == [token for turn in segment.turns for token in turn.tokens_T]
+    assert [row[1] for row in trained(datum)] == pytest.approx([p for turn in segment.turns for p in turn.logprobs_T])
     assert {row[2] for row in trained(datum)} == {0.25}
-    whole = calls[-1].prompt_P + calls[-1].tokens_T
+    whole = [token for turn in segment.turns for token in (*turn.prompt_new, *turn.tokens_T)]
     again = await sampler.compute_logprobs(tinker.ModelInput.from_ints(whole))
     mask = datum.loss_fn_inputs["mask"].to_numpy()
     recomputed = [again[i + 1] for i in range(len(whole) - 1) if mask[i]]
     assert recomputed == pytest.approx([row[1] for row in trained(datum)], abs=2e-3)
-
-
-def call(prompt: list[int], tokens: list[int]) -> CapturedCall:
-    logprobs = [-t / 100 for t in tokens]
-    return CapturedCall(prompt_P=prompt, tokens_T=tokens, logprobs_T=logprobs, stop_reason="stop", seconds=0.1)
-
-
-def test_a_rewritten_history_starts_a_datum_and_nothing_trains_twice():
-    calls = [call([1, 2], [3, 4]), call([1, 2, 3, 4, 5], [6]), call([9, 9], [7, 8]), call([1, 2], [])]
-    data = trajectory_to_data(trajectory(calls), 1.0)
-    assert [[row[0] for row in trained(d)] for d in data] == [[3, 4, 6], [7, 8]]
-
-
-def test_the_reward_is_no_part_of_a_trajectory():
-    made = trajectory([call([1], [2]), call([1, 2], [3])])
-    assert [t.reward for t in made.transitions] == [0.0, 0.0]
-    assert [t.episode_done for t in made.transitions] == [False, True]
-    assert made.stop_reason is None
 
 
 class _Policy:
@@ -92,7 +82,8 @@ class _Policy:
 
 
 def _result(trial: int, reward: float, outcome: OutcomeClass) -> TrialResult:
-    captured = CapturedTrial(calls=[call([1], [2])], evidence=CallEvidence(calls=1))
+    turn = Turn(node="n0x00000000", prompt_new=array("i", [1]), tokens_T=array("i", [2]), logprobs_T=array("f", [-0.5]))
+    captured = CapturedTrial(segments=[Segment(turns=[turn])], evidence=CallEvidence(calls=1))
     return TrialResult(trial=trial, try_=0, verdict=Verdict(outcome=outcome, reward=reward), captured=captured)
 
 
