@@ -7,7 +7,7 @@ from typing import Literal
 RefusalKind = Literal[
     "request",  # 400: the agent's mistake; `param` names the field
     "overflow",  # 400: the prompt does not fit the window
-    "budget",  # 429 or terminal: a budget of the trial is used up
+    "budget",  # 400: a budget of the trial is used up; agents try a 429 again for minutes
     "auth",  # 401: unknown or missing token
     "early",  # 409: the trial's agent has not started
     "sealed",  # 410: the trial has ended
@@ -23,7 +23,7 @@ RefusalKind = Literal[
 ]
 
 STATUS: dict[RefusalKind, int] = {
-    "request": 400, "overflow": 400, "budget": 429, "auth": 401, "early": 409, "sealed": 410, "not_found": 404,
+    "request": 400, "overflow": 400, "budget": 400, "auth": 401, "early": 409, "sealed": 410, "not_found": 404,
     "method": 405, "too_large": 413, "media": 415, "busy": 429, "backend": 503, "no_logprobs": 503, "capture": 503,
     "cancelled": 499,
 }  # fmt: skip

@@ -13,7 +13,7 @@ LIMITS = {
     "output_limit": OutcomeClass.OUTPUT_LIMIT,
     "budget": OutcomeClass.OUTPUT_LIMIT,
 }
-"""Refusals of the capture gateway that are the model's own limits: scored, also when the agent makes a crash of them."""
+"""Refusals of the capture gateway that are limits of the model's: scored, also when the agent crashes on them."""
 
 TIMEOUT_SLACK = 0.9
 """An agent that ran for less than this share of its limit did not time out; some inner timeout took its name."""
