@@ -147,7 +147,7 @@ class Exchange:
         visit.expects = False
         with Held(self._reading) as reading:
             data = await read_body(visit.request, (held, reading), self._body_limit)
-            received = len(data)
+            entry.calls.received(len(data))
             parsed, digest, size = await self._understood(data, encoding, parse, visit.request.headers)
             del data
         held.take(max(0, size - held.size))
@@ -155,7 +155,7 @@ class Exchange:
         if counting:
             tokens = await entry.calls.count(parsed)
             return _json(cast(_Counting, dialect).count_reply(tokens))
-        pending = await entry.calls.begin(parsed, digest, received)
+        pending = await entry.calls.begin(parsed, digest)
         try:
             return await self._call(visit, entry, parsed, pending)
         finally:
