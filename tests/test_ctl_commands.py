@@ -12,11 +12,11 @@ import threading
 import time
 from pathlib import Path
 
-import msgspec
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "control"))
 
+from capture_files import CallsFile
 from small_engine import SmallEngine
 
 from console.cli import run as quarterdeck
@@ -306,14 +306,10 @@ def test_events_from_a_cursor_live_and_recorded(live, do):
 
 def test_a_trial_live_and_recorded(live, do):
     live.do(live.engine.step, 0)
-    (live.run_dir / "capture").mkdir()
-    with (live.run_dir / "capture/calls-000000.jsonl").open("wb") as file:
-        for number in range(300):
-            line = {"trial": "s0.g1.t0.y0", "call": number, "prompt_P": [1], "tokens_T": [5], "logprobs_T": [-0.25]}
-            line |= {"messages": [{"role": "user", "text": f"\x1b[31mq{number}"}], "reply": f"a\n{number}"}
-            file.write(
-                msgspec.json.encode(line | {"pieces": ["\x1b"], "stop_reason": "length", "seconds": 1.0}) + b"\n"
-            )
+    file = CallsFile(live.run_dir, "s0.g1.t0.y0")
+    for number in range(300):
+        fields = {"tokens": [5], "logprobs": [-0.25], "status": "length", "seconds": 1.0, "ts": 0.0, "end": "\x1b"}
+        file.call([("user", f"\x1b[31mq{number}")], f"a\n{number}", prompt=[1], parent="", prompt_tokens=1, **fields)
     code, out, _ = do("trial", "g2/t1")
     assert code == 0 and "\x1b" not in out and out.count("\n  q") == 300
     assert "call 300 · assistant · 1 tokens in, 1 out · 1.0 s · ended by length\n  a\n  299\n" in out

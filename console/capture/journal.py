@@ -24,6 +24,7 @@ from console.capture.sealing import seal_file, sync_dirs, write_all
 from console.errors import CaptureError
 from console.records.capture_format import Opened, Record, Sealed
 from console.records.capture_frames import PLAIN, SEALED, FrameError, encode, header_seed, is_key, new_header
+from console.records.capture_paths import earlier_files
 
 FILES_OPEN = 128
 """Files that are open at once at most; the others are opened again when something is written to them."""
@@ -308,11 +309,11 @@ def _set_aside(directory: Path, key: str) -> None:
     if not os.path.lexists(plain) and not os.path.lexists(sealed):
         return
     number = 1
-    while any(os.path.lexists(directory / f"{key}{PLAIN}.earlier-{number}{end}") for end in ("", ".zst")):
+    while any(map(os.path.lexists, earlier_files(plain, number))):
         number += 1
-    for path, end in ((plain, ""), (sealed, ".zst")):
+    for path, aside in zip((plain, sealed), earlier_files(plain, number), strict=True):
         if os.path.lexists(path):
-            path.rename(directory / f"{key}{PLAIN}.earlier-{number}{end}")
+            path.rename(aside)
 
 
 def _readable(value: object) -> object:

@@ -22,13 +22,18 @@ class CallEntry(msgspec.Struct):
     outcome: int | None = None
     status: str = ""
     delivered: int = 0
+    size: int = 0
 
 
 class Ending(msgspec.Struct):
-    """A call that ended, or the offset of a refusal; `answered`: calls that were answered before."""
+    """A call that ended, or the offset of a refusal.
+
+    `answered`: calls that were answered before; `size`: bytes of the records.
+    """
 
     what: CallEntry | int
     answered: int
+    size: int
 
 
 class CallIndex:
@@ -72,7 +77,7 @@ class CallIndex:
         cut = self._begin(header)
         try:
             for offset, payload in stream.frames(cut, limit):
-                self._take(offset, decode(payload))
+                self._take(offset, len(payload), decode(payload))
             self.complete = cut.rest is not None
             self.torn = cut.rest or 0
         except FrameError as error:
@@ -92,7 +97,7 @@ class CallIndex:
                     data = block[HEADER_BYTES:]
                 begin = cut.offset
                 for offset, payload in cut.frames(data):
-                    self._take(offset, decode(payload))
+                    self._take(offset, len(payload), decode(payload))
                 if cut.offset != begin + len(data):
                     raise FrameError(f"a record is not whole at byte {cut.offset} of the stream")
             if self.sealed is None:
@@ -108,12 +113,12 @@ class CallIndex:
             self._cut = Cut(self.seed, HEADER_BYTES)
         return self._cut
 
-    def _take(self, offset: int, record: AnyRecord | None) -> None:
+    def _take(self, offset: int, size: int, record: AnyRecord | None) -> None:
         match record:
             case Intent():
-                self._intent(offset, record)
+                self._intent(offset, size, record)
             case Outcome():
-                self._outcome(offset, record)
+                self._outcome(offset, size, record)
             case Delivered():
                 entry = self.by_number.get(record.call)
                 if entry is None or entry.outcome is None:
@@ -123,7 +128,7 @@ class CallIndex:
             case Refusal():
                 self.refused[record.reason] = self.refused.get(record.reason, 0) + 1
                 if record.reason != self._refusal:
-                    self.endings.append(Ending(offset, len(self.answered)))
+                    self.endings.append(Ending(offset, len(self.answered), size))
                 self._refusal = record.reason
             case Opened():
                 if self.opened is not None:
@@ -133,21 +138,21 @@ class CallIndex:
             case Sealed():
                 self.sealed = record
 
-    def _intent(self, offset: int, record: Intent) -> None:
+    def _intent(self, offset: int, size: int, record: Intent) -> None:
         if record.call in self.by_number or record.node in self.by_node:
             self._odd(f"call {record.call} ({record.node}) is there twice")
             return
-        entry = CallEntry(record.call, record.node, record.parent, record.reason, offset)
+        entry = CallEntry(record.call, record.node, record.parent, record.reason, offset, size=size)
         self.calls.append(entry)
         self.by_number[record.call] = self.by_node[record.node] = entry
 
-    def _outcome(self, offset: int, record: Outcome) -> None:
+    def _outcome(self, offset: int, size: int, record: Outcome) -> None:
         entry = self.by_number.get(record.call)
         if entry is None or entry.outcome is not None:
             self._odd(f"call {record.call} has {'no intent' if entry is None else 'two outcomes'}")
             return
         entry.outcome, entry.status = offset, record.status
-        self.endings.append(Ending(entry, len(self.answered)))
+        self.endings.append(Ending(entry, len(self.answered), entry.size + size))
         self._refusal = None
         if record.status in ("stop", "length"):
             self.answered.append(entry)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from console.records.regular import open_regular
 CHUNK = 1 << 20
 _PACKED_CHUNK = 64 << 10
 _BLOCK_LIMIT = HEADER_BYTES + BLOCK_BYTES + FRAME_OVERHEAD + PAYLOAD_LIMIT
-_BLOCKS_KEPT = 2
 _ZSTD_HEADER = 18
 
 Identity = tuple[int, int, int]
@@ -76,13 +74,13 @@ class PlainStream:
 
 
 class SealedStream:
-    """A sealed file. What was unpacked last is kept."""
+    """A sealed file. The block that was unpacked last is kept."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._starts: list[int] = []
         self._packed: list[tuple[int, int]] = []
-        self._kept: OrderedDict[int, bytes] = OrderedDict()
+        self._kept: tuple[int, bytes] = (-1, b"")
 
     def blocks(self) -> Iterator[bytes]:
         """The stream, a zstd frame after the other, noting where each lies.
@@ -102,7 +100,7 @@ class SealedStream:
                     raise FrameError(f"a compressed block at byte {at} is damaged ({error})") from error
                 self._starts.append(stream)
                 self._packed.append((at, end))
-                self._keep(len(self._starts) - 1, data)
+                self._kept = (len(self._starts) - 1, data)
                 at, stream = end, stream + len(data)
                 yield data
         finally:
@@ -118,9 +116,9 @@ class SealedStream:
         return block[start : start + size]
 
     def _block(self, number: int) -> bytes | None:
-        kept = self._kept.get(number)
-        if kept is not None:
-            return kept
+        kept, data = self._kept
+        if kept == number:
+            return data
         fd = open_regular(self.path)
         if fd is None:
             return None
@@ -130,13 +128,8 @@ class SealedStream:
             return None
         finally:
             os.close(fd)
-        self._keep(number, data)
+        self._kept = (number, data)
         return data
-
-    def _keep(self, number: int, data: bytes) -> None:
-        self._kept[number] = data
-        if len(self._kept) > _BLOCKS_KEPT:
-            self._kept.pop(next(iter(self._kept)), None)
 
 
 def _unpack(fd: int, at: int) -> tuple[bytes, int]:

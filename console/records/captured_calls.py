@@ -6,8 +6,6 @@ texts are read when they are asked for. How the files are made: `capture_format`
 
 from __future__ import annotations
 
-import os
-import re
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -35,18 +33,17 @@ from console.records.capture_frames import (
     FrameError,
     check,
     decode,
-    is_key,
     payload_size,
     split_name,
-    step_dir,
 )
 from console.records.capture_index import CallEntry, CallIndex
+from console.records.capture_paths import earlier_files, find_trial_file, step_of, trial_files
 from console.records.capture_streams import Identity, PlainStream, SealedStream, identity
+
+__all__ = ["CapturedTrialFile", "KeptCall", "SegmentTokens", "find_trial_file", "is_answer", "trial_files"]
 
 SCAN_BYTES = 128 << 20
 """Bytes of a growing file that are looked through at most in one go."""
-_STEP = re.compile(r"step-(\d{6,9})")
-_KEY_STEP = re.compile(r"s(\d{1,9})\.")
 
 
 class KeptCall(msgspec.Struct, kw_only=True, frozen=True):
@@ -100,6 +97,7 @@ class CapturedTrialFile:
 
     Attributes:
         key: the try; step: of the run, None when the directory does not say.
+        earlier: how many files of the same try were set aside before the one that is read was begun.
 
     Nothing is read before `refresh`. Not for use by several threads at a time.
     """
@@ -108,8 +106,7 @@ class CapturedTrialFile:
         self.path = Path(path)
         named = split_name(self.path.name)
         self.key = named[0] if named is not None else self.path.name.partition(PLAIN)[0]
-        found = _STEP.fullmatch(self.path.parent.name)
-        self.step = int(found.group(1)) if found is not None else None
+        self.step = step_of(self.path.parent.name)
         if named is not None:
             self._plain = self.path.with_name(self.key + PLAIN)
             self._sealed: Path | None = self.path.with_name(self.key + SEALED)
@@ -117,6 +114,7 @@ class CapturedTrialFile:
             self._plain, self._sealed = self.path.with_suffix(""), self.path
         else:
             self._plain, self._sealed = self.path, None
+        self.earlier = 0
         self._index = CallIndex()
         self._stream: PlainStream | SealedStream = PlainStream(self._plain)
         self._seen: Identity | None = None
@@ -136,10 +134,10 @@ class CapturedTrialFile:
             self._seen = None
             if self._take_sealed():  # just now; or it is all there is, damaged as it is
                 return True
-            self._forget(stream)
+            self._take_up(CallIndex(), stream)
             return False
         if not isinstance(self._stream, PlainStream) or not self._index.continues(header):
-            self._forget(stream)
+            self._take_up(CallIndex(), stream)
         try:
             self._index.take_plain(header, self._stream, limit)  # type: ignore[arg-type]
         except ForeignFileError as error:
@@ -161,11 +159,13 @@ class CapturedTrialFile:
         self._seen = now
         if index.damage and identity(self._plain) is not None:
             return False
-        self._index, self._stream = index, stream
+        self._take_up(index, stream)
         return True
 
-    def _forget(self, stream: PlainStream) -> None:
-        self._index, self._stream = CallIndex(), stream
+    def _take_up(self, index: CallIndex, stream: PlainStream | SealedStream) -> None:
+        self._index, self._stream, self.earlier = index, stream, 0
+        while any(identity(path) is not None for path in earlier_files(self._plain, self.earlier + 1)):
+            self.earlier += 1
 
     @property
     def shown_path(self) -> Path:
@@ -245,6 +245,14 @@ class CapturedTrialFile:
         record = self._record(ended.what)
         assert isinstance(record, Refusal)
         return record, ended.answered
+
+    def answered_before(self, position: int) -> int:
+        """How many calls were answered before an ending. Raises IndexError."""
+        return self._index.endings[position].answered
+
+    def ending_bytes(self, position: int) -> int:
+        """Bytes that are read for an ending. Raises IndexError."""
+        return self._index.endings[position].size
 
     @property
     def refused(self) -> dict[str, int]:
@@ -361,47 +369,3 @@ class CapturedTrialFile:
 def is_answer(status: str) -> bool:
     """Whether an outcome's status says that the call was answered."""
     return status in ("stop", "length")
-
-
-def find_trial_file(run_dir: Path | str, key: str) -> Path | None:
-    """The file of a try, sealed or not; None when nothing was captured of it. Raises OSError."""
-    if not is_key(key):
-        return None
-    named = _KEY_STEP.match(key)
-    steps = [step_dir(run_dir, int(named.group(1)))] if named is not None else []
-    for directory in [*steps, *_step_dirs(run_dir)]:
-        for suffix in (SEALED, PLAIN):
-            if identity(directory / (key + suffix)) is not None:
-                return directory / (key + suffix)
-    return None
-
-
-def trial_files(run_dir: Path | str, step: int | None = None) -> list[Path]:
-    """The newest file of each try that calls were captured of, of one step or all, in order. Raises OSError."""
-    directories = _step_dirs(run_dir) if step is None else [step_dir(run_dir, step)]
-    found: list[Path] = []
-    for directory in directories:
-        keys: dict[str, str] = {}
-        for name in _names(directory):
-            split = split_name(name)
-            if split is not None:
-                keys[split[0]] = SEALED if SEALED in (split[1], keys.get(split[0])) else PLAIN
-        found += [directory / (key + keys[key]) for key in sorted(keys, key=_natural)]
-    return found
-
-
-def _step_dirs(run_dir: Path | str) -> list[Path]:
-    capture = Path(run_dir) / "capture"
-    numbered = [(int(found.group(1)), name) for name in _names(capture) if (found := _STEP.fullmatch(name))]
-    return [capture / name for _, name in sorted(numbered)]
-
-
-def _names(directory: Path) -> list[str]:
-    try:
-        return os.listdir(directory)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def _natural(key: str) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d{1,9})", key)]

@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import json
 import os
-import threading
-from collections import OrderedDict
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
-from console.control.messages import Ask, Content, Token, Turn, carried
+from console.control.messages import Ask, Content, carried
 from console.errors import RecordingError
-from console.records.calls import CallLine, StepCalls
+from console.records.calls import RunCalls, is_textless, shortened, tokens_of, turns_of
+from console.records.captured_calls import CapturedTrialFile
 from console.records.redact import redact
 from console.records.trial_files import StepEnds, TrialDirs, TryEnds, names_in, read_block
 
 ITEMS = 200
 ANSWER_BYTES = 256 << 10
-FIELD_CHARS = 16_000
 LINE_CHARS = 4000
 READ_BYTES = 32 << 20
 """Bytes of captured calls that are read for one answer."""
@@ -32,8 +29,7 @@ RESULT_BYTES = 4 << 20
 TAIL_BYTES = 64 << 10
 FILES_SHOWN = 32
 TRIES = 100
-STEPS_INDEXED = 4
-_TURN_BITS, _TOKEN_BITS, _FILE_BITS = 16, 28, 44
+_TURN_BITS, _TOKEN_BITS, _FILE_BITS, _AGAIN_BITS = 16, 28, 44, 52
 _FILES_FIRST = ("trial.log", "test-stdout.txt", "test-stderr.txt")
 _GROWING = _FILES_FIRST[:2]
 
@@ -49,8 +45,7 @@ class TrialContent:
         self._run_dir = Path(run_dir)
         self._ends = StepEnds(self._run_dir)
         self._dirs = TrialDirs(self._run_dir)
-        self._steps: OrderedDict[int, StepCalls] = OrderedDict()
-        self._lock = threading.Lock()
+        self._calls = RunCalls(self._run_dir)
 
     def answer(self, ask: Ask) -> Content:
         """The content asked for, from its cursor on. May read files for a while: not for an event loop."""
@@ -65,44 +60,30 @@ class TrialContent:
             ends = TryEnds()
             content.note = str(error)
         try:
-            with self._lock:
-                calls = self._calls_of(ask.step)
-                found = calls.refresh()
-            ask = self._which_try(ask, calls, ends)
+            keys = self._calls.keys(ask.step)
+            ask = _which_try(ask, keys, ends)
             content.try_ = ask.try_
             content.over = ends.over or ends.stopped or (ask.group, ask.trial, ask.try_) in ends.dirs
-            first, behind = calls.span(_key(ask))
-            content.calls = behind - first
-            if ask.kind in ("transcript", "tokens"):
-                if not found:
-                    content.note = "no calls of this step were captured"
-                elif not calls.complete:
-                    content.over, content.note = False, "the captured calls of this step are still being looked through"
-                fill = _fill_tokens if ask.kind == "tokens" else _fill_transcript
-                fill(content, ask, calls)
-            else:
+            calls = self._calls.of(ask.step, _key(ask))
+            with calls.lock:
+                calls.file.refresh()
+                content.calls = calls.file.answered
+                if ask.kind in ("transcript", "tokens"):
+                    if not keys:
+                        content.note = "no calls of this step were captured"
+                    elif not calls.file.complete:
+                        content.note = "the captured calls of this trial are still being looked through"
+                    fill = _fill_tokens if ask.kind == "tokens" else _fill_transcript
+                    fill(content, ask, calls.file)
+            if ask.kind not in ("transcript", "tokens"):
                 self._fill_from_files(content, ask, ends)
         except OSError as error:
             content.note = f"it cannot be read: {error.strerror or error}"
+        except RecordingError as error:
+            content.note = str(error)
         if content.more:
             content.over = False
         return content
-
-    def _calls_of(self, step: int) -> StepCalls:
-        calls = self._steps.get(step)
-        if calls is None:
-            calls = self._steps[step] = StepCalls(self._run_dir / "capture" / f"calls-{step:06d}.jsonl")
-            while len(self._steps) > STEPS_INDEXED:
-                self._steps.popitem(last=False)
-        self._steps.move_to_end(step)
-        return calls
-
-    def _which_try(self, ask: Ask, calls: StepCalls, ends: TryEnds) -> Ask:
-        if ask.try_ >= 0:
-            return ask
-        ended = [try_ for group, trial, try_ in ends.dirs if (group, trial) == (ask.group, ask.trial)]
-        known = [try_ for try_ in range(TRIES) if _key(ask, try_) in calls]
-        return msgspec.structs.replace(ask, try_=max([0, *ended, *known]))
 
     # --- Harbor's files -----------------------------------------------------------------------------------------
 
@@ -201,34 +182,34 @@ def _key(ask: Ask, try_: int | None = None) -> str:
     return f"s{ask.step}.g{ask.group}.t{ask.trial}.y{ask.try_ if try_ is None else try_}"
 
 
-def _cut(text: str, limit: int) -> tuple[str, int]:
-    """The text's beginning, as JSON can carry it, and how many characters are left out."""
-    return carried(text[:limit]), max(0, len(text) - limit)
+def _which_try(ask: Ask, keys: set[str], ends: TryEnds) -> Ask:
+    if ask.try_ >= 0:
+        return ask
+    ended = [try_ for group, trial, try_ in ends.dirs if (group, trial) == (ask.group, ask.trial)]
+    known = [try_ for try_ in range(TRIES) if _key(ask, try_) in keys]
+    return msgspec.structs.replace(ask, try_=max([0, *ended, *known]))
 
 
 # --- captured calls -------------------------------------------------------------------------------------------------
 
 
-def _fill_transcript(content: Content, ask: Ask, calls: StepCalls) -> None:
-    key, room, left = _key(ask), _Room(ask.limit), READ_BYTES
-    first, behind = calls.span(key)
-    position, skip = ask.cursor >> _TURN_BITS, ask.cursor & ((1 << _TURN_BITS) - 1)
-    if ask.cursor < 0:
-        position, skip = max(first, behind - max(1, ask.limit // 4)), 0
-        if position > first:
-            content.note = f"{position - first} earlier calls are left out"
-    elif position < first:
-        position, skip = first, 0
+def _fill_transcript(content: Content, ask: Ask, file: CapturedTrialFile) -> None:
+    room, left, behind = _Room(ask.limit), READ_BYTES, file.endings
+    again, cursor = _cursor(ask, file)
+    position, skip = cursor >> _TURN_BITS, cursor & ((1 << _TURN_BITS) - 1)
+    if cursor < 0:
+        position, skip = max(0, behind - max(1, ask.limit // 4)), 0
+        if position > 0:
+            content.note = f"{file.answered_before(position)} earlier calls are left out"
     textless = False
     while position < behind:
         if left <= 0:
             content.more = True
             break
-        line, cost = calls.read(key, position)
-        left -= max(1, cost)
-        turns = [] if line is None else list(_turns(line, position - first))
-        textless = textless or (line is not None and line.reply is None)
-        for turn in turns[skip:]:
+        left -= max(1, file.ending_bytes(position))
+        ended, number = file.ending(position)
+        textless = textless or is_textless(ended)
+        for turn in list(turns_of(ended, number, first=position == 0))[skip : (1 << _TURN_BITS) - 1]:
             if not room.take(turn):
                 content.more = True
                 break
@@ -237,62 +218,57 @@ def _fill_transcript(content: Content, ask: Ask, calls: StepCalls) -> None:
         if content.more:
             break
         position, skip = position + 1, 0
-    content.cursor = max(content.cursor, position << _TURN_BITS | skip)
-    if not calls.complete:
+    content.cursor = max(content.cursor, again | position << _TURN_BITS | skip)
+    if not file.complete:
         content.more = True
+    elif file.damage:
+        content.note = file.damage
     elif textless:
         content.note = "these calls were captured without their text"
-    elif content.over and behind == first and not content.note:
+    elif content.over and behind == 0 and not content.note:
         content.note = "this try made no model call that was answered"
 
 
-def _turns(line: CallLine, number: int) -> Iterator[Turn]:
-    if line.kept and number == 0:
-        yield Turn(call=number, role="system", text=f"[{line.kept} earlier messages were not captured]")
-    for message in line.messages[: (1 << _TURN_BITS) - 4]:
-        text, cut = _cut(message.text, FIELD_CHARS)
-        yield Turn(call=number, role=message.role[:40], text=text, cut=cut + max(0, message.cut))
-    text, cut = _cut(line.reply or "", FIELD_CHARS)
-    yield Turn(
-        call=number, role="assistant", text=text, ts=line.ts, prompt_tokens=line.prompt_tokens,
-        sampled_tokens=line.sampled_tokens, seconds=line.seconds, stop_reason=line.stop_reason[:40],
-        cut=cut + max(0, line.reply_cut),
-    )  # fmt: skip
-
-
-def _fill_tokens(content: Content, ask: Ask, calls: StepCalls) -> None:
-    key, room = _key(ask), _Room(ask.limit)
-    first, behind = calls.span(key)
+def _fill_tokens(content: Content, ask: Ask, file: CapturedTrialFile) -> None:
+    room = _Room(ask.limit)
     # The cursor knows its call, so that the last one stays the same while others come.
-    number, start = (ask.cursor >> _TOKEN_BITS) - 1, ask.cursor & ((1 << _TOKEN_BITS) - 1)
-    if ask.cursor <= 0:
-        number, start = (behind - first - 1 if ask.call < 0 else ask.call), 0
-    if not 0 <= number < behind - first:
-        if calls.complete and not content.note:
+    again, cursor = _cursor(ask, file)
+    number, start = (cursor >> _TOKEN_BITS) - 1, cursor & ((1 << _TOKEN_BITS) - 1)
+    if cursor <= 0:
+        number, start = (file.answered - 1 if ask.call < 0 else ask.call), 0
+    if not 0 <= number < file.answered:
+        if file.complete and not content.note:
             content.note = f"call {number + 1} was not captured" if ask.call >= 0 else "no call was captured yet"
-        content.more = not calls.complete
+        content.more = not file.complete
         return
     content.call, content.over = number, True
-    line, _ = calls.read(key, first + number)
     try:
-        tokens = list(line.tokens()) if line is not None else None
-    except ValueError:
-        tokens = None
-    if tokens is None:
-        content.note = "this call's line cannot be read"
+        tokens = tokens_of(file.answer(number))
+    except (ValueError, RecordingError):
+        content.note = "this call cannot be read"
         return
-    if ask.cursor < 0:
+    if cursor < 0:
         start = max(0, len(tokens) - max(1, min(ask.limit, ITEMS)))
-    if tokens and not any(text for _, text, _ in tokens):
+    if tokens and not any(token.text for token in tokens):
         content.note = "these tokens were captured without their text"
-    for id, text, logprob in tokens[start:]:
-        token = Token(id=id, text=_cut(text, FIELD_CHARS)[0], logprob=logprob)
+    for token in tokens[start:]:
         if not room.take(token):
             content.more = True
             break
         content.tokens.append(token)
         start += 1
-    content.cursor = (number + 1) << _TOKEN_BITS | start
+    content.cursor = max(content.cursor, again | (number + 1) << _TOKEN_BITS | start)
+
+
+def _cursor(ask: Ask, file: CapturedTrialFile) -> tuple[int, int]:
+    """The bits of a cursor that say which file of the try it is of, and the rest of the one asked with.
+
+    The rest is 0, the start, when the try was done again since.
+    """
+    again = file.earlier << _AGAIN_BITS
+    if ask.cursor < 0 or ask.cursor >> _AGAIN_BITS == file.earlier:
+        return again, ask.cursor - again if ask.cursor >= 0 else ask.cursor
+    return again, 0
 
 
 # --- lines ------------------------------------------------------------------------------------------------------------
@@ -350,7 +326,7 @@ def _put_lines(content: Content, room: _Room, data: bytes, offset: int, at_end: 
                 content.more = True  # this line from its start next time
                 break
             end = len(data)
-        text, cut = _cut(data[start:end].decode("utf-8", "replace").removesuffix("\r"), LINE_CHARS)
+        text, cut = shortened(data[start:end].decode("utf-8", "replace").removesuffix("\r"), LINE_CHARS)
         if not _put(content, room, f"{text} [{cut} characters left out]" if cut else text):
             break
         start = end + 1
@@ -385,7 +361,7 @@ def _fill_result(content: Content, ask: Ask, directory: int) -> None:
     lines = text.encode("utf-8", "replace").decode().split("\n")
     start = max(0, len(lines) - ask.limit) if ask.cursor < 0 else ask.cursor
     for line in lines[start:]:
-        text, cut = _cut(line, LINE_CHARS)
+        text, cut = shortened(line, LINE_CHARS)
         if not _put(content, room, f"{text} [{cut} characters left out]" if cut else text):
             break
         start += 1

@@ -19,7 +19,7 @@ import msgspec
 
 from console.journal.events import Event, RunFinished, RunStarted, StepFinished, TrialFinished
 from console.journal.reader import Journal
-from console.records.calls import open_regular
+from console.records.regular import open_regular
 
 STEPS_KEPT = 4
 LOOK_SECONDS = 0.25

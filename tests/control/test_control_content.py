@@ -3,8 +3,8 @@
 import asyncio
 import threading
 
-import msgspec
 import pytest
+from capture_files import CallsFile
 
 from console.control import connection
 from console.control import messages as m
@@ -19,11 +19,9 @@ def ask(id="q", kind="transcript", **fields):
 
 
 def capture(engine, calls, reply="x"):
-    (engine.run_dir / "capture").mkdir(exist_ok=True)
-    with (engine.run_dir / "capture/calls-000000.jsonl").open("ab") as file:
-        for number in range(calls):
-            line = {"trial": "s0.g0.t0.y0", "call": number, "reply": reply, "messages": []}
-            file.write(msgspec.json.encode(line) + b"\n")
+    file = CallsFile(engine.run_dir)
+    for _ in range(calls):
+        file.call(reply=reply)
 
 
 async def test_a_transcript_comes_over_the_socket_as_it_grows(engine):

@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "control"))
 
 import hostile
+from capture_files import CallsFile
 from small_engine import SmallEngine
 
 from console.control.commands import Command
@@ -113,19 +114,19 @@ def events_of(run_dir: Path, socket: Path | None = None, steps: int = STEPS) -> 
 def write_content(run_dir: Path, step: int) -> None:
     """Captured calls and Harbor's files of the trial that has content."""
     texts, key = hostile.STRINGS, key_of(step)
-    (run_dir / "capture").mkdir(parents=True)
     roles = itertools.cycle(("system", "user", "assistant", "tool", "qrol\x1b[5m\u202e"))
-    with (run_dir / "capture" / f"calls-{step:06d}.jsonl").open("wb") as file:
-        for call in range(CALLS):
-            part = [text[:FIELD] for text in texts[call::CALLS]]
-            messages = [{"role": role, "text": f"qmsg{text}\n{text}"} for text, role in zip(part, roles)]
-            body = {
-                "trial": key, "call": call, "ts": 1.0, "seconds": 1.0, "stop_reason": f"qsto{part[0]}", "prompt_P": [1],
-                "tokens_T": list(range(len(part))), "logprobs_T": [-float(i % 4) for i in range(len(part))],
-                "messages": messages, "reply": f"qrpl{part[-1]}", "pieces": [f"qtok{text[:200]}" for text in part],
-            }  # fmt: skip
-            line = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-            file.write(line.encode("utf-8", "replace") + b"\n")
+    file = CallsFile(run_dir, key)
+    for call in range(CALLS):
+        part = [text[:FIELD].encode("utf-8", "replace").decode() for text in texts[call::CALLS]]
+        reply = f"qrpl{part[-1]}"
+        pieces = [reply[at : at + 200] for at in range(0, len(reply), 200)] + [f"qtok{text[:200]}" for text in part]
+        messages = [(role, f"qmsg{text}\n{text}") for text, role in zip(part, roles)]
+        file.call(
+            messages, "".join(pieces), prompt=[1], tokens=range(len(pieces)), pieces=pieces,
+            logprobs=[-float(i % 4) for i in range(len(pieces))], stop_reason=f"qsto{part[0]}",
+        )  # fmt: skip
+        failed = file.begin()
+        file.end(failed, status="backend", error=f"qerr{part[0]}")
     trial = run_dir / "trials" / key
     (trial / "verifier").mkdir(parents=True)
     raw = b"\n".join(b"q%s" % kind + bytes(range(256)).replace(b"\n", b"") for kind in (b"raw", b"rax"))

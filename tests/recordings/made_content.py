@@ -7,6 +7,17 @@ import re
 from pathlib import Path
 
 from console.journal import events as ev
+from console.records.capture_format import (
+    Delivered,
+    Intent,
+    KeptMessage,
+    Opened,
+    Outcome,
+    Record,
+    ids_bytes,
+    logprobs_bytes,
+)
+from console.records.capture_frames import PLAIN, encode, header_seed, new_header, step_dir
 from console.records.run_dir import RunRecord
 
 INSTRUCTION = "Pack all files below /data that are older than 30 days into /backup/old.tar.gz, remove them there."
@@ -39,36 +50,45 @@ def write_content(run_dir: Path, step: int, group: int, trial: int) -> None:
     events = [e for e in RunRecord(run_dir).journal.events() if isinstance(e, ev.TrialTurn | ev.TrialFinished)]
     mine = [e for e in events if (e.step, e.group, e.trial) == (step, group, trial)]
     turns = [e for e in mine if isinstance(e, ev.TrialTurn)]
-    (run_dir / "capture").mkdir()
-    calls = run_dir / "capture" / f"calls-{step:06d}.jsonl"
-    lines = [json.dumps(_call(turn, turns), separators=(",", ":"), ensure_ascii=False) for turn in turns]
-    calls.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    for try_ in sorted({turn.try_ for turn in turns}):
+        _calls(run_dir, [turn for turn in turns if turn.try_ == try_])
     for end in mine:
         if isinstance(end, ev.TrialFinished):
             _files(run_dir / "trials" / Path(end.trial_dir or "").name, end)
 
 
-def _call(turn: ev.TrialTurn, turns: list[ev.TrialTurn]) -> dict[str, object]:
-    count = sum(one.try_ == turn.try_ for one in turns)
+def _calls(run_dir: Path, turns: list[ev.TrialTurn]) -> None:
+    """The captured calls of one try, whose prompts are as long as the journal has it."""
+    first = turns[0]
+    key = f"s{first.step}.g{first.group}.t{first.trial}.y{first.try_}"
+    path = step_dir(run_dir, first.step) / (key + PLAIN)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    header = new_header()
+    records: list[Record] = [Opened(key=key, step=first.step)]
+    for turn in turns:
+        records += _call(turn, last=turn.turn == len(turns))
+    path.write_bytes(header + b"".join(encode(record, header_seed(header)) for record in records))
+
+
+def _call(turn: ev.TrialTurn, last: bool) -> list[Record]:
     number = turn.turn - 1
     # The last turn of a whole try says the last words; a try that broke off has no last words.
-    said, _ = _TALK[-1 if turn.try_ and turn.turn == count else number % 3]
+    said, _ = _TALK[-1 if turn.try_ and last else number % 3]
     before = _TALK[(number - 1) % 3][1]
-    messages = [{"role": "system", "text": _ASKS}, {"role": "user", "text": INSTRUCTION}]
+    messages = [("system", _ASKS), ("user", INSTRUCTION)] if number == 0 else [("user", before)]
     pieces = _pieces(said, turn.sampled_tokens - 1)
-    return {
-        "trial": f"s{turn.step}.g{turn.group}.t{turn.trial}.y{turn.try_}",
-        "call": number,
-        "ts": turn.ts,
-        "seconds": turn.seconds,
-        "stop_reason": "stop",
-        "prompt_P": list(range(300, 300 + turn.prompt_tokens)),
-        "tokens_T": [*(1000 + 7 * i for i in range(len(pieces))), 2],
-        "logprobs_T": [*(_logprob(turn, i) for i in range(len(pieces))), -0.0004],
-        "messages": messages if number == 0 else [{"role": "user", "text": before}],
-        "reply": said,
-        "pieces": [*pieces, "<|end|>"],
-    }
+    intent = Intent(
+        call=number, node=f"n{number}x00000000", reason="first" if number == 0 else "template", dialect="chat",
+        prompt_new=ids_bytes(range(300, 300 + turn.prompt_tokens)), prompt_tokens=turn.prompt_tokens,
+        messages=[KeptMessage(role=role, text=text) for role, text in messages],
+    )  # fmt: skip
+    outcome = Outcome(
+        call=number, status="stop", stop_reason="stop", ts=turn.ts, seconds=turn.seconds, reply=said, end="<|end|>",
+        tokens=ids_bytes([*(1000 + 7 * i for i in range(len(pieces))), 2]),
+        logprobs=logprobs_bytes([*(_logprob(turn, i) for i in range(len(pieces))), -0.0004]),
+        pieces=bytes([*map(len, pieces), 0]),
+    )  # fmt: skip
+    return [intent, outcome, Delivered(call=number, ts=turn.ts)]
 
 
 def _logprob(turn: ev.TrialTurn, at: int) -> float:

@@ -7,26 +7,29 @@ import os
 import threading
 from pathlib import Path
 
-import msgspec
 import pytest
+from capture_files import CallsFile
 
+from console.capture.sealing import seal_file
 from console.control.messages import Ask, Content, encode
 from console.journal import events as ev
 from console.journal.writer import JournalWriter
-from console.records import calls, content
-from console.records.content import ANSWER_BYTES, FIELD_CHARS, LINE_CHARS, TrialContent
+from console.records import calls, capture_streams, content
+from console.records.calls import FIELD_CHARS
+from console.records.capture_format import KeptMessage, Opened, Refusal
+from console.records.captured_calls import CapturedTrialFile
+from console.records.content import ANSWER_BYTES, LINE_CHARS, TrialContent
 
 
 class Run:
-    """A run directory written by hand: a journal, call logs, trial directories."""
+    """A run directory written by hand: a journal, captured calls, trial directories."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.writer = JournalWriter(path / "journal", snapshot=lambda: (b"{}", 0))
-        (path / "capture").mkdir()
         (path / "trials").mkdir()
         self.content = TrialContent(path)
-        self._number: dict[str, int] = {}
+        self.files: dict[str, CallsFile] = {}
 
     def emit(self, event: ev.Event) -> None:
         self.writer.append(event)
@@ -39,16 +42,23 @@ class Run:
             ev.TrialFinished(step=step, group=group, trial=trial, try_=try_, outcome="completed", trial_dir=directory)
         )
 
-    def log(self, key: str = "s0.g0.t0.y0", number: int | None = None, step: int = 0, **fields) -> None:
-        number = self._number.get(key, 0) if number is None else number
-        self._number[key] = number + 1
-        line = {"trial": key, "call": number, "ts": 5.0, "prompt_P": [1, 2, 3], "tokens_T": [7, 8]}
-        line |= {"logprobs_T": [-0.5, -1e-06], "stop_reason": "stop", "seconds": 0.25}
-        line |= {"messages": [{"role": "user", "text": f"say {number}"}], "kept": 0, "reply": f"said {number}"}
-        line |= {"pieces": ["sa", "id"]} | fields
-        line = {name: value for name, value in line.items() if value is not ...}
-        with (self.path / f"capture/calls-{step:06d}.jsonl").open("ab") as file:
-            file.write(msgspec.json.encode(line) + b"\n")
+    def file(self, key: str = "s0.g0.t0.y0") -> CallsFile:
+        if key not in self.files:
+            self.files[key] = CallsFile(self.path, key)
+        return self.files[key]
+
+    def log(self, key: str = "s0.g0.t0.y0", **fields) -> None:
+        number = self.file(key).number
+        given = {"messages": [("user", f"say {number}")], "reply": f"said {number}", "logprobs": [-0.5, -1e-06]}
+        given |= {"pieces": ["sa", f"id {number}"] if "reply" not in fields else []}
+        self.file(key).call(**(given | fields))
+
+    def again(self, key: str = "s0.g0.t0.y0") -> None:
+        """A resumed run does the try once more."""
+        number = 1
+        while (aside := self.file(key).path.with_name(f"{key}.calls.earlier-{number}")).exists():
+            number += 1
+        self.files.pop(key).path.rename(aside)
 
     def trial_dir(self, name: str = "task__abc") -> Path:
         path = self.path / "trials" / name
@@ -105,20 +115,18 @@ def test_a_transcript_grows_while_the_trial_runs(run):
     assert said(run.ask(trial=1)) == [(0, "assistant", "of another trial")] and not run.ask(trial=1).over
 
 
-def test_a_line_that_is_half_written_comes_when_it_is_whole(run):
+def test_a_record_that_is_half_written_comes_when_it_is_whole(run):
     run.log()
-    path = run.path / "capture/calls-000000.jsonl"
+    path = run.file().path
     whole = path.read_bytes()
-    path.write_bytes(whole + whole.replace(b".t0.", b".t9.")[:40])
+    path.write_bytes(whole + whole[20:60])
     first = run.ask()
     assert first.calls == 1
     path.write_bytes(whole)  # the write failed and was taken back
     run.log(reply="other")
     assert said(run.ask(cursor=first.cursor))[-1] == (1, "assistant", "other")
-    with path.open("ab") as file:  # torn by a kill, ended by the next engine
-        file.write(whole[:60] + b"\n")
-    run.log(number=2, reply="last")
-    assert said(run.ask())[-1] == (2, "assistant", "last") and run.ask().calls == 3
+    path.write_bytes(path.read_bytes() + whole[20:60])  # torn by a kill
+    assert run.ask().calls == 2 and not run.ask().note
 
 
 def test_small_pieces_of_a_file_give_the_same_index(run, monkeypatch):
@@ -126,7 +134,7 @@ def test_small_pieces_of_a_file_give_the_same_index(run, monkeypatch):
         run.log(f"s0.g0.t{number % 3}.y0", reply="x" * (number * 37))
     whole = [said(run.ask(trial=trial)) for trial in range(3)]
     for size in (1, 7, 300, 1000):
-        monkeypatch.setattr(calls, "CHUNK", size)
+        monkeypatch.setattr(capture_streams, "CHUNK", size)
         run.content = TrialContent(run.path)
         assert [said(run.ask(trial=trial)) for trial in range(3)] == whole
 
@@ -134,16 +142,60 @@ def test_small_pieces_of_a_file_give_the_same_index(run, monkeypatch):
 def test_a_step_done_again_shows_its_last_time(run):
     run.log()
     run.log()
-    cursor = run.ask().cursor
-    run.log(number=0, reply="anew")
+    cursor, tokens = run.ask().cursor, run.ask("tokens").cursor
+    run.again()
+    run.log(reply="anew")
     answer = run.ask()
     assert said(answer) == [(0, "user", "say 0"), (0, "assistant", "anew")] and answer.calls == 1
     assert said(run.ask(cursor=cursor)) == said(answer)
+    assert run.ask(cursor=answer.cursor).turns == [] and answer.cursor > cursor
+    assert len(run.ask("tokens", cursor=tokens).tokens) == 2 and run.ask("tokens").cursor > tokens
+    run.again()
+    run.log(reply="once more")
+    assert said(run.ask(cursor=answer.cursor))[-1][2] == "once more"
+
+
+def test_nothing_moves_when_a_trial_is_sealed(run):
+    for _ in range(3):
+        run.log()
+    before, tokens = run.ask(), run.ask("tokens")
+    made = run.file()
+    made.seal(["n0x0000abcd"], calls=3)
+    seal_file(made.path, made.path.with_name(made.path.name + ".zst"), made.path.stat().st_size)
+    assert run.ask(cursor=before.cursor).turns == [] and run.ask().turns == before.turns
+    assert run.ask("tokens").tokens == tokens.tokens and run.ask().cursor == before.cursor
+
+
+def test_calls_side_by_side_come_as_they_end_and_stay_where_they_are(run):
+    made = run.file()
+    slow = made.begin([("user", "slow")], parent="")
+    quick = made.begin([("user", "quick")], parent="")
+    made.end(quick, "quick is done")
+    first = run.ask()
+    assert said(first) == [(0, "user", "quick"), (0, "assistant", "quick is done")]
+    made.end(slow, "slow is done")
+    assert said(run.ask(cursor=first.cursor)) == [(1, "user", "slow"), (1, "assistant", "slow is done")]
+    assert run.ask("tokens", call=1).call == 1 and run.ask().calls == 2
+
+
+def test_what_went_wrong_stands_where_it_happened(run):
+    run.log()
+    made = run.file()
+    failed = made.begin([("tool", "only here")])
+    made.end(failed, status="backend", error="gone")
+    made.write(*[Refusal(reason="overflow", message="prompt is too long", ts=9.0)] * 5)
+    run.log(reply="after")
+    assert said(run.ask())[2:] == [
+        (1, "tool", "only here"), (1, "error", "backend: gone"), (1, "error", "overflow: prompt is too long"),
+        (1, "user", "say 2"), (1, "assistant", "after"),
+    ]  # fmt: skip
+    assert run.ask().calls == 2
+    assert [turn.text for turn in run.all("transcript", limit=1)] == [turn.text for turn in run.ask().turns]
 
 
 def test_paging_gives_everything_once(run):
     for number in range(40):
-        messages = [{"role": "tool", "text": f"{number}.{k} " + "y" * 9000} for k in range(5)]
+        messages = [("tool", f"{number}.{k} " + "y" * 9000) for k in range(5)]
         run.log(messages=messages, reply="z" * 3000)
     turns = run.all("transcript", limit=13)
     assert len(turns) == 240 and [t.call for t in turns] == sorted(t.call for t in turns)
@@ -153,9 +205,10 @@ def test_paging_gives_everything_once(run):
     assert tail.turns[0].call == 38 and "38 earlier calls" in tail.note
 
 
-def test_a_step_is_looked_through_in_several_goes(run, monkeypatch):
-    monkeypatch.setattr(calls, "SCAN_BYTES", 1000)
-    monkeypatch.setattr(calls, "CHUNK", 500)
+def test_a_long_file_is_looked_through_in_several_goes(run, monkeypatch):
+    monkeypatch.setattr(capture_streams, "CHUNK", 500)
+    refresh = CapturedTrialFile.refresh
+    monkeypatch.setattr(CapturedTrialFile, "refresh", lambda self, limit=1000: refresh(self, limit))
     for _ in range(20):
         run.log()
     run.end()
@@ -166,16 +219,25 @@ def test_a_step_is_looked_through_in_several_goes(run, monkeypatch):
     assert len(last.turns) == 40 and last.over and not last.more
 
 
+def test_an_answer_reads_so_much_at_most(run, monkeypatch):
+    monkeypatch.setattr(content, "READ_BYTES", 5000)
+    for _ in range(10):
+        run.log(reply="x" * 2000)
+    page = run.ask()
+    assert page.more and len(page.turns) == 6
+    assert len(run.all("transcript")) == 20
+
+
 def test_long_and_strange_fields_are_cut_and_carried(run):
     wild = "\x1b]0;evil\x07\u202e" + "\x00" * 50_000
-    run.log(messages=[{"role": "r" * 1000, "text": wild, "cut": 7}], reply="é" * 100_000, reply_cut=5)
+    run.log(messages=[KeptMessage(role="r" * 1000, text=wild, cut=7)], reply="é" * 100_000, reply_cut=5)
     user, assistant = run.ask().turns
     assert user.text == wild[:FIELD_CHARS] and user.cut == len(wild) - FIELD_CHARS + 7 and len(user.role) == 40
     assert len(assistant.text) == FIELD_CHARS and assistant.cut == 100_000 - FIELD_CHARS + 5
 
 
-def test_calls_of_old_files_have_numbers_only(run):
-    run.log(messages=..., reply=..., pieces=..., ts=..., kept=...)
+def test_calls_without_their_text_have_numbers_only(run):
+    run.log(messages=[], reply="", pieces=[], ts=0.0)
     (turn,) = run.ask().turns
     assert (turn.role, turn.text, turn.sampled_tokens, turn.ts) == ("assistant", "", 2, None)
     assert "without their text" in run.ask().note
@@ -184,10 +246,11 @@ def test_calls_of_old_files_have_numbers_only(run):
 
 def test_tokens_of_a_call(run):
     run.log()
-    run.log(tokens_T=list(range(500)), logprobs_T=[-i / 7 for i in range(500)], pieces=[f"<{i}>" for i in range(500)])
+    pieces = [f"<{i}>" for i in range(500)]
+    run.log(tokens=range(500), logprobs=[-i / 8 for i in range(500)], pieces=pieces, reply="".join(pieces))
     first = run.ask("tokens", limit=100)
     assert (first.call, first.calls, first.more, len(first.tokens)) == (1, 2, True, 100)
-    assert (first.tokens[7].id, first.tokens[7].text, first.tokens[7].logprob) == (7, "<7>", -1.0)
+    assert (first.tokens[7].id, first.tokens[7].text, first.tokens[7].logprob) == (7, "<7>", -0.875)
     run.log()  # the last call is another one now; the cursor stays with its own
     assert run.ask("tokens", cursor=first.cursor, limit=50).tokens[0].id == 100
     assert [t.id for t in run.all("tokens", call=1, limit=77)] == list(range(500))
@@ -196,6 +259,12 @@ def test_tokens_of_a_call(run):
     assert "call 9 was not captured" in run.ask("tokens", call=8).note
     run.log(pieces=["only one"])
     assert [t.text for t in run.ask("tokens").tokens] == ["", ""]
+    run.log(reply="ab", pieces=["ab", ""], end="<|im_end|>")
+    assert [t.text for t in run.ask("tokens").tokens] == ["ab", "<|im_end|>"]
+    run.log(reply="abc", pieces=["ab", "cde"], reply_cut=2)
+    assert [t.text for t in run.ask("tokens").tokens] == ["ab", "c"]
+    run.log(reply="abc", tokens=[1, 2, 3], logprobs=[0.0, -1.0, -2.0], pieces=["a", "bc"])
+    assert [t.text for t in run.ask("tokens").tokens] == ["", "", ""]
 
 
 def test_the_last_try_is_meant_by_minus_one(run):
@@ -348,22 +417,33 @@ def test_nothing_outside_the_run_is_ever_read(run, tmp_path, trick):
         assert "SECRET" not in str(answer) and answer.lines == [] and answer.note
 
 
-def test_a_call_log_that_is_a_link_is_not_followed(run):
-    (run.path / "capture/calls-000000.jsonl").symlink_to("/dev/zero")
-    assert "no calls" in run.ask().note
+def test_captured_calls_that_are_a_link_are_not_followed(run):
+    run.file().path.unlink()
+    run.file().path.symlink_to("/dev/zero")
+    assert run.ask().turns == [] and not run.ask().note
 
 
-def test_hostile_lines_of_the_call_log_cost_only_themselves(run):
-    path = run.path / "capture/calls-000000.jsonl"
-    deep = b"[" * 100_000 + b"]" * 100_000
-    path.write_bytes(
-        b'{"trial":"s0.g0.t0.y0","call":0,"messages":7}\n'
-        b'{"trial":"s0.g0.t0.y0","call":1,"x":' + deep + b"}\n"
-        b'{"trial":"s0.g0.t0.y0","call":2,"reply":"\xff\xfe"}\n'
-        b"\x00\x00\x00}\n"
-    )
-    run.log(number=3)
-    assert said(run.ask())[-1] == (3, "assistant", "said 3")
+def test_damage_is_told_and_what_lies_before_it_is_shown(run):
+    run.log()
+    whole = len(run.file().path.read_bytes())
+    run.log()
+    run.log()
+    data = bytearray(run.file().path.read_bytes())
+    data[whole + 20] ^= 1
+    run.file().path.write_bytes(data)
+    assert said(run.ask())[-1] == (0, "assistant", "said 0") and f"damaged at byte {whole}" in run.ask().note
+    run.file().path.write_bytes(b"something else that lies there")
+    assert "no file of captured calls" in run.ask().note
+
+
+def test_records_that_contradict_each_other_cost_only_themselves(run):
+    run.log()
+    run.file().write(Opened(key="x", step=9), *[Refusal(reason="\x1b" * 99, message="")] * 3)
+    run.file().number = 0
+    run.log(reply="a number that is there already")
+    run.file().number = 5
+    run.log()
+    assert said(run.ask())[-1] == (1, "assistant", "said 5") and run.ask().calls == 2
 
 
 @pytest.mark.parametrize("where", [{"step": -1}, {"group": -1}, {"trial": -5}, {"step": 10**12}])
@@ -385,18 +465,16 @@ def test_odd_numbers_in_a_question_do_no_harm(run):
 
 
 def test_a_run_without_a_journal_still_shows_what_was_captured(tmp_path):
-    (tmp_path / "capture").mkdir()
-    line = {"trial": "s0.g0.t0.y0", "call": 0, "reply": "hello", "messages": []}
-    (tmp_path / "capture/calls-000000.jsonl").write_bytes(msgspec.json.encode(line) + b"\n")
+    CallsFile(tmp_path).call(reply="hello")
     answer = TrialContent(tmp_path).answer(Ask(id="q", kind="transcript", step=0, group=0, trial=0))
     assert said(answer) == [(0, "assistant", "hello")]
 
 
-def test_many_trials_and_threads_share_one_index(run, monkeypatch):
-    monkeypatch.setattr(content, "STEPS_INDEXED", 2)
+def test_many_trials_and_threads_share_few_indexes(run, monkeypatch):
+    monkeypatch.setattr(calls, "FILES_INDEXED", 5)
     for step in range(3):
         for number in range(60):
-            run.log(f"s{step}.g0.t{number % 20}.y0", step=step)
+            run.log(f"s{step}.g0.t{number % 20}.y0")
     failures = []
 
     def look(trial: int) -> None:
@@ -404,9 +482,9 @@ def test_many_trials_and_threads_share_one_index(run, monkeypatch):
             if len(run.ask(step=step, trial=trial).turns) != 6:
                 failures.append((step, trial))
 
-    threads = [threading.Thread(target=look, args=(trial,)) for trial in range(8)]
+    threads = [threading.Thread(target=look, args=(trial % 4,)) for trial in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert failures == [] and len(run.content._steps) == 2
+    assert failures == [] and len(run.content._calls._tries) == 5

@@ -70,7 +70,8 @@ class CallsFile:
         """Write its outcome; an answered call is what the next one extends."""
         outcome = Outcome(call=intent.call, status=status, reply=reply, **{"ts": 5.0, "seconds": 0.25} | fields)
         if status in ("stop", "length"):
-            outcome.tokens, outcome.logprobs, outcome.stop_reason = ids_bytes(tokens), logprobs_bytes(logprobs), status
+            outcome.tokens, outcome.logprobs = ids_bytes(tokens), logprobs_bytes(logprobs)
+            outcome.stop_reason = outcome.stop_reason or status
             outcome.pieces = bytes(len(piece) for piece in pieces)
             self.last, self._length = intent.node, intent.prompt_tokens + len(tokens)
         self.write(outcome)

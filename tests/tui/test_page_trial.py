@@ -376,25 +376,18 @@ async def test_what_is_copied(recording: Path) -> None:
 
 
 async def test_content_of_a_run_directory(recording: Path, tmp_path: Path) -> None:
-    import json
     import shutil
+
+    from capture_files import CallsFile
 
     from console.tui.replay import ReplaySource
 
     run_dir = tmp_path / "run"
     shutil.copytree(recording, run_dir)
-    (run_dir / "capture").mkdir()
-    calls = [
-        {
-            "trial": "s12.g2.t4.y0", "call": n, "ts": 1.0, "seconds": 0.5, "stop_reason": "stop", "prompt_P": [1, 2, 3],
-            "tokens_T": [7, 8], "logprobs_T": [-0.1, -4.0], "messages": [{"role": "user", "text": f"question {n}"}],
-            "reply": f"answer {n}", "pieces": ["ans", "wer"],
-        }
-        for n in range(2)
-    ]  # fmt: skip
-    (run_dir / "capture" / "calls-000012.jsonl").write_text(
-        "".join(json.dumps(c, separators=(",", ":")) + "\n" for c in calls)
-    )
+    file = CallsFile(run_dir, "s12.g2.t4.y0")
+    for n in range(2):
+        pieces = ["ans", f"wer {n}"]
+        file.call([("user", f"question {n}")], f"answer {n}", logprobs=[-0.1, -4.0], pieces=pieces)
     source = ReplaySource(RunRecord(run_dir))
     source.playing = False
     play_to_hold(source, recording)
