@@ -87,7 +87,7 @@ def client_stop(service: CallService) -> list[int] | list[str]:
 
 
 class CallRun:
-    """One call.
+    """One call; `start` begins it.
 
     Args:
         parts: of the trial; request, digest: as they came; on_end: called when nothing more happens to it.
@@ -115,9 +115,13 @@ class CallRun:
         self._sampling = False
         self._max_tokens = 0
         self._reply: ChatReply | None = None
-        self._task = loop.create_task(self._run())
+        self._task: asyncio.Task[None] | None = None
 
     # --- for those who wait ---
+
+    def start(self) -> None:
+        """Begin, at once up to the first wait: a task that is cancelled before it began would tell nobody."""
+        self._task = asyncio.Task(self._run(), loop=asyncio.get_running_loop(), eager_start=True)
 
     @property
     def open(self) -> bool:
@@ -130,13 +134,14 @@ class CallRun:
 
     def end(self, ending: Literal["client", "sealed"]) -> None:
         """Cancel it: nobody waits (client), or the trial is over (sealed)."""
-        if not self._ending and not self._task.done():
+        if not self._ending and self._task is not None and not self._task.done():
             self._ending = ending
             self._task.cancel()
 
     async def ended(self) -> None:
         """Until nothing more happens to it."""
-        await asyncio.wait([self._task])
+        if self._task is not None:
+            await asyncio.wait([self._task])
 
     # --- the call ---
 

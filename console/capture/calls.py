@@ -249,6 +249,7 @@ class TrialCalls:
         if digest:
             self._under_way[digest] = run
             self._parts.replies.drop(digest)
+        run.start()
         return run
 
     def _ended(self, run: CallRun) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import re
 from array import array
@@ -79,11 +78,7 @@ async def sample(client: Any, prompt: Any, effective: Effective, stop: list[int]
         stop=stop,
     )
     try:
-        pending = client.sample(prompt=prompt, num_samples=1, sampling_params=params)
-        # Waiting for the SDK's own future, not for a task around it: a task that is cancelled before it ran would
-        # leave the sample running.
-        future = getattr(pending, "future", None)
-        response = await (asyncio.wrap_future(future()) if callable(future) else pending)
+        response = await client.sample(prompt=prompt, num_samples=1, sampling_params=params)
     except Exception as error:
         raise failed(error) from error
     return checked(response)

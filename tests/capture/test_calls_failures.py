@@ -12,9 +12,7 @@ from call_stage import SECRET, Stage, policy_renderer, said, turns, user
 from scripted_sampler import Reply, backend_error, overflow_error
 
 from console.capture.chat import ChatRequest
-from console.capture.effective import Effective
 from console.capture.refusals import RefusedError
-from console.capture.sampler import model_input, sample
 from console.capture.service import CallService
 from console.capture.settings import CallSettings
 from console.capture.workers import Overloaded, Workers
@@ -352,17 +350,6 @@ async def test_what_cannot_be_forced_to_the_disk_is_lost(open_stage):
     await stage.ask(ASK)
     captured = await stage.calls.seal()
     assert (captured.evidence.lost, captured.evidence.calls) == (1, 1)
-
-
-async def test_cancelling_before_the_sample_was_awaited_still_cancels_it(open_stage):
-    stage = open_stage([Reply(said("x"), gate=asyncio.Event())])
-    prompt = model_input(stage.service.renderer.render(ASK, []))
-    waiting = asyncio.ensure_future(sample(stage.sampler, prompt, Effective(max_tokens=5), [1]))
-    await turns(1)
-    waiting.cancel()
-    await asyncio.wait([waiting])
-    await turns()
-    assert stage.sampler.cancelled == 1 and stage.sampler.running == 0
 
 
 async def test_the_render_worker_takes_trials_in_turn():
