@@ -32,7 +32,7 @@ class Node:
         prompt_tokens: of the whole prompt; stop_reason: stop or length.
         reason: why it has no parent, "" with one; delivered: its reply was handed to the agent's connection.
         extends: node whose conversation it goes on with; related: without one, the node it has to do with, if any.
-        used: a later call of the agent had this node's reply, or began with its tokens.
+        used: a later call of the agent had this node's reply.
         count: messages of its request; tools, system, request: digests of them, see `history.Keys`.
     """
 
@@ -235,8 +235,6 @@ class Graph:
             reason=reason, prompt_new=prompt_new, tokens_T=tokens_T, logprobs_T=logprobs_T, stop_reason=stop_reason,
             reasoning=reply.reasoning,
         )  # fmt: skip
-        if parent is not None:
-            parent.used = True
         if match.parent is not None:
             match.parent.used = True
         if match.related is not None and match.replayed:
@@ -311,7 +309,7 @@ class Graph:
             return Match(reason="compacted", related=longest, keys=keys)
         for index in range(len(messages) - 2, -1, -1):  # asked again with more, and without the reply
             asked = [n for n in self._by_request.get(keys.chain[index], ()) if n.tools == keys.tools]
-            if asked and messages[index].role != "system":
+            if asked:
                 reason = "compacted" if len(messages) < length else "rewritten"
                 return Match(reason=reason, related=asked[-1], keys=keys)
         return Match(reason="first", keys=keys)

@@ -184,6 +184,8 @@ def test_a_truncated_reply_cannot_be_extended():
     unnamed = edited(first.message, node="")
     assert trial.graph.match(request([*START, unnamed, user("Go on.")], [BASH])).parent is whole.node
     assert trial.graph.match(request([*START, first.message, user("?")], [BASH])).reason == "truncated"
+    trial.ask(START, [BASH], say="Looking.\n\n", reasoning="First, look.", stop="length")
+    assert trial.graph.match(request([*START, unnamed, user("Go on.")], [BASH])).parent is whole.node
 
 
 @pytest.mark.parametrize("start", [START, [user("Fix the bug.")]], ids=["system prompt", "none"])
@@ -201,8 +203,17 @@ def test_a_compacted_history_is_told_from_a_rewritten_one(start):
     assert reason(shortened) == "rewritten"
     unwound = trial.graph.match(request([*history[:-2], user("Another way.")], tools))
     assert unwound.parent is trial.graph.nodes[2]
-    if tools:
-        assert reason([start[0], user("Summary.")]) == "compacted"
+    assert reason([start[0], user("Summary.")]) == "compacted"
+    assert reason([*start[:-1], user("Who are you?")]) == ("compacted" if tools else "first")
+
+
+def test_a_reminder_that_moves_is_another_system_prompt():
+    trial, history = Trial(), [*START, system("Mind the tools.")]
+    first = trial.ask(history, [BASH])
+    second = trial.ask([*history, first.message, user("a")], [BASH])
+    moved = [*START, first.message, system("Mind the tools."), user("a"), second.message, user("b")]
+    match = trial.graph.match(request(moved, [BASH]))
+    assert (match.parent, match.reason, match.related) == (None, "system", second.node)
 
 
 def test_separate_short_calls_under_one_system_prompt_are_no_compaction():

@@ -76,6 +76,22 @@ def test_without_tools_the_system_prompt_tells_side_calls():
     assert sealed(trial).excluded == {"aux": 1}
 
 
+def test_nothing_is_left_out_before_there_is_a_main_conversation():
+    trial = Trial()
+    trial.ask([system("Make a title."), user("Fix the bug.")])
+    trial.ask(WORK)
+    assert sealed(trial).excluded == {}
+
+
+def test_without_a_system_prompt_the_tools_tell_whose_call_it_is():
+    trial, history = Trial(), [user("Fix the bug.")]
+    go_on(trial, history, [BASH])
+    go_on(trial, [user("What is 2+2?")], turns=2)
+    go_on(trial, [system("Be mine."), user("What is 2+2?")], turns=2)
+    captured = sealed(trial)
+    assert runs(captured) == [([0, 1, 2], "main", "first")] and captured.excluded == {"foreign": 4}
+
+
 def test_a_trial_of_single_calls_is_all_main():
     trial = Trial()
     for number in range(4):
