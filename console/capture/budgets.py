@@ -39,6 +39,11 @@ class Spent:
         self.calls += 1
         self.prompt_tokens += prompt_tokens
 
+    def returned(self, prompt_tokens: int) -> None:
+        """The call failed, and not by the agent's doing: an outage does not use up a budget."""
+        self.calls -= 1
+        self.prompt_tokens -= prompt_tokens
+
 
 def used_up() -> RefusedError:
     """The error of a call beyond a budget; trying again is of no use."""

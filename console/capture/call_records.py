@@ -41,11 +41,19 @@ if TYPE_CHECKING:
     from console.capture.reading import Reading
 
 UNFLUSHED_BYTES = 32 << 20
+RETRY_AFTER = 5.0
 REFUSALS_WRITTEN = 100
 """Refusals of one kind that are written down; the others are counted."""
 
 _LOST = (OSError, ValueError, CaptureError)
 log = logging.getLogger(__name__)
+
+
+class NotWrittenError(RefusedError):
+    """A record cannot be written, so that the call may not go on."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__("capture", f"the call could not be written down: {why}", retry_after=RETRY_AFTER)
 
 
 class CallRecords:
@@ -64,7 +72,7 @@ class CallRecords:
         self._unsafe = False
 
     def intent(self, number: int, node: str, request: ChatRequest, prompt: Prompt, effective: Effective) -> None:
-        """A call goes to the sampler. Raises `RefusedError` (capture) when that cannot be written."""
+        """A call goes to the sampler. Raises `NotWrittenError`."""
         keep = self._keeper
         messages = keep.messages(request.messages, prompt.match.fresh)
         record = Intent(
@@ -93,7 +101,7 @@ class CallRecords:
         self._write(record)
 
     def answered(self, number: int, reading: Reading, seconds: float, note: str) -> None:
-        """A call was sampled. Raises `RefusedError` (capture) when that cannot be written."""
+        """A call was sampled. Raises `NotWrittenError`."""
         raw = reading.raw
         record = Outcome(
             call=number,
@@ -115,7 +123,7 @@ class CallRecords:
     def failed(self, number: int, status: str, seconds: float, text: str) -> None:
         """A call that went to the sampler has no answer. Never raises: its sample is not trained either way."""
         record = Outcome(call=number, status=status, ts=time.time(), seconds=seconds, error=self._keeper.error(text))
-        with contextlib.suppress(RefusedError):
+        with contextlib.suppress(NotWrittenError):
             self._write(record)
 
     def refused(self, refusal: RefusedError, dialect: str) -> None:
@@ -124,7 +132,7 @@ class CallRecords:
         self._refusals[refusal.kind] = written + 1
         if written < REFUSALS_WRITTEN:
             message = self._keeper.error(refusal.message)
-            with contextlib.suppress(RefusedError):
+            with contextlib.suppress(NotWrittenError):
                 self._write(Refusal(ts=time.time(), reason=refusal.kind, message=message, dialect=dialect))
 
     def clean(self, text: str) -> str:
@@ -133,7 +141,7 @@ class CallRecords:
 
     def delivered(self, number: int) -> None:
         """A reply was handed to the connection. Never raises: the sample is kept whether this is or not."""
-        with contextlib.suppress(RefusedError):
+        with contextlib.suppress(NotWrittenError):
             self._write(Delivered(call=number, ts=time.time()))
 
     async def keep_up(self) -> None:
@@ -143,7 +151,7 @@ class CallRecords:
 
     async def sealed(self, record: Sealed) -> str:
         """End the file. Returns what went wrong, "" when nothing did: the calls before are on the disk all the same."""
-        await self._settled()
+        await self.settled()
         try:
             await self._journal.seal(record)
         except _LOST as error:
@@ -151,7 +159,8 @@ class CallRecords:
             return str(error)
         return ""
 
-    async def _settled(self) -> None:
+    async def settled(self) -> None:
+        """Until what was written is on the disk, or it is known that it is not."""
         while self._flushing is not None:
             await asyncio.shield(self._flushing)
 
@@ -160,7 +169,7 @@ class CallRecords:
             self._journal.write(record)
         except _LOST as error:
             why = getattr(error, "strerror", None) or type(error).__name__
-            raise RefusedError("capture", f"the call could not be written down: {why}") from error
+            raise NotWrittenError(why) from error
         if self._flushing is None:
             self._flushing = asyncio.get_running_loop().create_task(self._flush())
 

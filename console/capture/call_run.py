@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from console.capture import ids
 from console.capture.budgets import Spent, used_up
+from console.capture.call_records import CallRecords, NotWrittenError
 from console.capture.chat import ChatReply, ChatRequest
 from console.capture.effective import Effective, effective
 from console.capture.evidence import Evidence, failure_of
 from console.capture.places import Places
 from console.capture.reading import Reading, read
-from console.capture.refusals import RefusedError, overflow
+from console.capture.refusals import RefusedError, UnforeseenError, overflow
 from console.capture.retries import Answered, Replies
 from console.capture.sampler import Sample, SampleFailedError, sample
 from console.capture.workers import Overloaded
 from console.errors import CaptureError
 
 if TYPE_CHECKING:
-    from console.capture.call_records import CallRecords
     from console.capture.graph import Graph
     from console.capture.prompts import Prompt, Prompts
     from console.capture.service import CallService
@@ -60,7 +60,7 @@ class TrialParts:
         self.spent = Spent(settings.budgets)
         self.replies = Replies(settings.replies_kept)
         self.places = Places(settings.inflight, settings.waiting, settings.wait_seconds)
-        self.stop = client_stop(service)
+        self.stop = service.renderer.sampling_stop()
         self.numbers = 0
         self.late: list[str] = []
         self.terminals = 0
@@ -73,17 +73,12 @@ class TrialParts:
         refusal.noted = True
         self.service.figures.refused(refusal.kind)
         self.records.refused(refusal, dialect)
-        if refusal.kind == "capture":
+        if isinstance(refusal, NotWrittenError):
             self.evidence.lost()
-        failure = "backend" if isinstance(refusal, Overloaded) else failure_of(refusal.kind)
+        failure = "backend" if isinstance(refusal, Overloaded | UnforeseenError) else failure_of(refusal.kind)
         if failure is not None:
             said = self.records.clean(text or refusal.message)
             self.evidence.failed(failure, said, prompt_tokens, time.monotonic())
-
-
-def client_stop(service: CallService) -> list[int] | list[str]:
-    """What ends a sample."""
-    return service.renderer.sampling_stop()
 
 
 class CallRun:
@@ -331,6 +326,8 @@ class CallRun:
             figures.refused(refusal.kind)
         if refusal.kind == "capture":
             parts.evidence.lost()
+        if not self._ending and refusal.status >= 500:
+            parts.spent.returned(self.prompt_tokens)
         failure = "client" if self._ending else failure_of(refusal.kind) or "request"
         status = "sealed" if self._ending == "sealed" else failure
         parts.records.failed(self.number, status, time.monotonic() - self._started, text)

@@ -289,6 +289,7 @@ class TrialCalls:
     async def _seal(self) -> CapturedTrial:
         while self._runs:
             await asyncio.gather(*(run.ended() for run in list(self._runs)))
+        await self._records.settled()
         rule, late = self._service.settings.train, self._parts.late
         captured = self._captured()
         record = sealed_record(self._graph, captured, rule=rule, ts=time.time(), late=late)

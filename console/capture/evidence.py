@@ -34,6 +34,7 @@ class Evidence:
         self._last_failure: str | None = None
         self._last_failure_text = ""
         self._backend_seconds = 0.0
+        self._counted_until = 0.0
         self._overflowed = self._truncated = False
 
     def answered(self, stop_reason: str, prompt_tokens: int, sampled_tokens: int, started: float) -> None:
@@ -44,7 +45,7 @@ class Evidence:
         self._figures.calls += sampled_tokens > 0
         self._figures.prompt_tokens += prompt_tokens
         self._figures.sampled_tokens += sampled_tokens
-        self._backend_seconds += min(seconds, self._outage(started))
+        self._trouble(min(seconds, self._outage(started)))
         self._last_failure, self._last_failure_text = None, ""
         self._truncated = stop_reason == "length"
         report = CallReport(
@@ -62,8 +63,15 @@ class Evidence:
         if kind == "no_logprobs":
             self._no_logprobs += 1
             self._figures.no_logprobs += 1
-        self._backend_seconds += seconds if kind == "backend" else min(seconds, self._outage(started))
+        self._trouble(seconds if kind == "backend" else min(seconds, self._outage(started)))
         self._on_call(CallReport(status=kind, ok=False, prompt_tokens=prompt_tokens, seconds=seconds))
+
+    def _trouble(self, seconds: float) -> None:
+        """So many seconds until now went to the backend's trouble; those of calls side by side count once."""
+        now = time.monotonic()
+        self._backend_seconds += min(seconds, now - self._counted_until)
+        if seconds > 0:
+            self._counted_until = now
 
     def lost(self) -> None:
         """A sample that the gateway gave cannot be kept: the trial is not whole any more."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from call_stage import Stage, said, user
+from scripted_sampler import backend_error
 
 from console.capture.budgets import USED_UP, Spent
 from console.capture.refusals import RefusedError
@@ -76,6 +77,16 @@ async def test_a_budget_of_sampled_tokens_bounds_the_last_sample(open_stage):
     stage = open_stage([said("a long answer"), said("never")], budgets=Budgets(sampled_tokens=6))
     reply = await stage.ask(ask(0), max_tokens=100)
     assert (reply.stop, reply.sampled_tokens) == ("length", 6)
+    await used_up(stage, 1)
+
+
+async def test_an_outage_uses_up_no_budget(open_stage):
+    stage = open_stage([backend_error(), backend_error(), said("a")], budgets=Budgets(calls=1, prompt_tokens=60))
+    for _ in range(2):
+        with pytest.raises(RefusedError) as caught:
+            await stage.ask(ask(0))
+        assert caught.value.kind == "backend"
+    assert (await stage.ask(ask(0))).text == "a"
     await used_up(stage, 1)
 
 

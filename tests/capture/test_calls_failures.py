@@ -6,13 +6,14 @@ import asyncio
 import errno
 import re
 import threading
+import time
 
 import pytest
 from call_stage import SECRET, Stage, policy_renderer, said, turns, user
 from scripted_sampler import Reply, backend_error, overflow_error
 
 from console.capture.chat import ChatRequest
-from console.capture.refusals import RefusedError
+from console.capture.refusals import RefusedError, UnforeseenError
 from console.capture.service import CallService
 from console.capture.settings import CallSettings
 from console.capture.workers import Overloaded, Workers
@@ -102,6 +103,19 @@ async def test_seconds_of_an_outage_are_backend_seconds(open_stage):
     await stage.ask(ASK)
     evidence = (await stage.calls.seal()).evidence
     assert 0.05 <= evidence.backend_seconds < 60 and evidence.last_failure is None
+
+
+async def test_calls_side_by_side_in_an_outage_lose_the_time_once(open_stage):
+    gate = asyncio.Event()
+    stage = open_stage([Reply(error=backend_error(), gate=gate) for _ in range(4)])
+    began = time.monotonic()
+    asking = [asyncio.ensure_future(refused(stage, [user(str(n))])) for n in range(4)]
+    await stage.sampler.until_running(4)
+    await asyncio.sleep(0.05)
+    gate.set()
+    await asyncio.gather(*asking)
+    evidence = (await stage.calls.seal()).evidence
+    assert 0.05 <= evidence.backend_seconds <= time.monotonic() - began and evidence.failed == 4
 
 
 # --- the window ---
@@ -218,6 +232,14 @@ async def test_refusals_of_the_server_count_once_each_and_do_not_fill_the_disk(o
     assert stage.file().refused == {"request": 1, "media": 100, "auth": 1}
     evidence = (await stage.calls.seal()).evidence
     assert (evidence.failed, evidence.last_failure, evidence.last_failure_text) == (151, "request", "not JSON 149")
+
+
+async def test_what_broke_in_the_server_is_the_gateways_fault_and_loses_nothing(open_stage):
+    stage = open_stage()
+    await stage.ask(ASK)
+    stage.calls.refused(UnforeseenError(), "chat")
+    evidence = (await stage.calls.seal()).evidence
+    assert (evidence.lost, evidence.failed, evidence.last_failure) == (0, 1, "backend")
 
 
 async def test_an_answer_takes_the_last_failure_back(open_stage):
