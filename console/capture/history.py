@@ -85,7 +85,10 @@ def content(message: ChatMessage) -> bytes:
 
 
 def thoughts(reasoning: str) -> int:
-    """What tells thoughts apart within this process, 0 for none."""
+    """What tells thoughts apart within this process, 0 for none. litellm says those of Anthropic's streams twice."""
+    half = len(reasoning) // 2
+    if reasoning[:half] == reasoning[half:]:
+        reasoning = reasoning[:half]
     stripped = reasoning.strip()
     return hash(stripped) if stripped else 0
 

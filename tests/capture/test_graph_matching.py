@@ -33,6 +33,7 @@ REPLAYS = {
     "text trimmed": lambda m: edited(m, text="Looking."),
     "without thoughts": lambda m: edited(m, reasoning=""),
     "thoughts trimmed": lambda m: edited(m, reasoning="First, look.\n"),
+    "thoughts twice": lambda m: edited(m, reasoning=2 * m.reasoning),
     "without our name": lambda m: edited(m, node=""),
     "an id of its own": call(id="call_0"),
     "compact arguments": call(arguments='{"command":"ls -l","timeout":1}'),
