@@ -16,9 +16,11 @@ from collections import OrderedDict
 from typing import Any
 
 CACHED_IDS = 3_000_000
-"""Ids of long texts that are remembered (12 MB): full renderings repeat nearly all of the one before."""
-CACHED_CHARS = 400
-"""Shorter texts are encoded again."""
+"""Ids of texts that are remembered (12 MB): full renderings repeat nearly all of the one before."""
+ENTRY_IDS = 64
+"""What a remembered text takes up besides its ids, in ids."""
+NAMED_CHARS = 64
+"""Longer texts are remembered by a digest."""
 
 
 class ControlTokens:
@@ -109,7 +111,7 @@ class GuardedTokenizer:
         return ids + self._foreign(text[at:])
 
     def _clean(self, text: str, add_special_tokens: bool, options: dict[str, Any]) -> list[int]:
-        if len(text) < CACHED_CHARS or options:
+        if options:
             return list(self._inner.encode(text, add_special_tokens=add_special_tokens, **options))
         key = self._cache.key(text, add_special_tokens)
         ids = self._cache.get(key)
@@ -145,29 +147,30 @@ class _EncodeCache:
     """Ids of texts, the least used dropped first."""
 
     def __init__(self) -> None:
-        self._ids: OrderedDict[bytes, array[int]] = OrderedDict()
+        self._ids: OrderedDict[tuple[str | bytes, bool], array[int]] = OrderedDict()
         self._held = 0
 
     @staticmethod
-    def key(text: str, flag: bool) -> bytes:
-        """A name for the text, so that the text itself need not be kept."""
-        return hashlib.blake2b(text.encode(), digest_size=16, salt=b"1" if flag else b"0").digest()
+    def key(text: str, flag: bool) -> tuple[str | bytes, bool]:
+        """A name for the text with this flag, so that a long text itself need not be kept."""
+        name = text if len(text) <= NAMED_CHARS else hashlib.blake2b(text.encode(), digest_size=16).digest()
+        return name, flag
 
-    def get(self, key: bytes) -> list[int] | None:
+    def get(self, key: tuple[str | bytes, bool]) -> list[int] | None:
         found = self._ids.get(key)
         if found is None:
             return None
         self._ids.move_to_end(key)
         return found.tolist()
 
-    def put(self, key: bytes, ids: list[int]) -> None:
+    def put(self, key: tuple[str | bytes, bool], ids: list[int]) -> None:
         if len(ids) > CACHED_IDS // 8:
             return
         self._ids[key] = array("i", ids)
-        self._held += len(ids)
+        self._held += len(ids) + ENTRY_IDS
         while self._held > CACHED_IDS:
             _, dropped = self._ids.popitem(last=False)
-            self._held -= len(dropped)
+            self._held -= len(dropped) + ENTRY_IDS
 
 
 def backend_of(tokenizer: Any) -> Any:

@@ -171,10 +171,10 @@ class _Scan:
 
     def _broken_end(self, begin: int) -> int:
         """A call that cannot be read reaches to its closing tag, or to the next call, or to the end."""
-        close = self._raw.find(UNCALL, begin)
         again = self._raw.find(CALL, begin + len(CALL))
-        ends = [end for end in (close + len(UNCALL) if close >= 0 else -1, again) if end >= 0]
-        return min(ends, default=len(self._raw))
+        end = again if again >= 0 else len(self._raw)
+        close = self._raw.find(UNCALL, begin, end)
+        return close + len(UNCALL) if close >= 0 else end
 
     def _json_call(self, begin: int) -> tuple[str, str, int] | None:
         head = _JSON_CALL.match(self._raw, begin)
@@ -198,16 +198,16 @@ class _Scan:
             return None
         values: dict[str, Any] = {}
         at = head.end()
+        # A parameter that is never closed must not take the end of another call's for its own.
+        following = _XML_CALL.search(self._raw, at)
+        limit = following.start() if following else len(self._raw)
         while (parameter := _PARAMETER.match(self._raw, at)) is not None:
             # Values may hold anything, these tags too: one ends where the next part of the call follows.
-            end = _PARAMETER_END.search(self._raw, parameter.end())
+            end = _PARAMETER_END.search(self._raw, parameter.end(), limit)
             key = parameter[1].strip()
             if end is None or not key or key in values:
                 return None
             value = self._raw[parameter.end() : end.start()]
-            if _XML_CALL.search(value) is not None:
-                # Never closed; the end that was found belongs to another call.
-                return None
             values[key] = self._schemas.from_text(name, key, _unframed(value))
             at = end.end()
         close = _XML_END.match(self._raw, at)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from qwen_tokenizer import PLAIN_TOKENS, SPECIAL_TOKENS, qwen_tokenizer
 
-from console.capture.guard import CACHED_CHARS, ControlTokens, GuardedTokenizer, Veil
+from console.capture.guard import ControlTokens, GuardedTokenizer, Veil
 from console.training.tokenizer import LightTokenizer
 
 MIDSHIPMAN = Path(__file__).resolve().parents[2] / "configs" / "models" / "midshipman"
@@ -108,6 +108,39 @@ def test_a_string_that_overlaps_a_broken_one_is_broken_too() -> None:
     assert max(ids) < 127
 
 
+def test_a_vocabulary_that_has_the_control_strings_itself_is_no_way_in() -> None:
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+    letters = {chr(n): n for n in range(33, 127)}
+    backend = Tokenizer(models.BPE(vocab=letters | {"<end>": 127, "\u0120": 128}, merges=[], ignore_merges=True))
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(" ", "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    backend.decoder = decoders.ByteLevel()
+    backend.add_special_tokens([AddedToken("<end>", special=True)])
+
+    class Tiny:
+        backend_tokenizer = backend
+
+        def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
+            return list(backend.encode(text, add_special_tokens=False).ids)
+
+    control = ControlTokens(Tiny())
+    veil = Veil(control)
+    ids = GuardedTokenizer(Tiny(), control, veil).encode(veil.over("a <end> b") + "<end>")
+    assert backend.decode(ids, skip_special_tokens=False) == "a <end> b<end>"
+    assert ids.count(127) == 1
+
+
+@pytest.mark.parametrize("text", ["a<|im_end|>b<think>c", "<|im_start|>", "</think>\n\nok"])
+def test_a_renderer_may_ask_for_special_tokens_as_text(qwen: Guard, light: Guard, text: str) -> None:
+    expected = qwen.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
+    assert qwen.guarded.encode(text, add_special_tokens=False, split_special_tokens=True) == expected
+    ids = light.guarded.encode(text, add_special_tokens=False, split_special_tokens=True)
+    assert light.tokenizer.decode(ids) == text
+    assert light.controls(ids) == [tag for tag in ("<think>", "</think>") if tag in text]
+
+
 def test_a_normalizer_applies_to_foreign_text_as_to_other(qwen: Guard) -> None:
     from tokenizers import Tokenizer, normalizers
 
@@ -143,7 +176,7 @@ def test_a_tokenizer_without_a_backend_has_the_strings_cut_in_two(qwen: Guard) -
     assert qwen.controls(ids) == ["<|im_start|>"]
 
 
-def test_long_text_is_encoded_once(qwen: Guard) -> None:
+def test_a_text_is_encoded_once(qwen: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     inner = qwen.tokenizer
 
@@ -156,9 +189,19 @@ def test_long_text_is_encoded_once(qwen: Guard) -> None:
 
     control = ControlTokens(Counting())
     guarded = GuardedTokenizer(Counting(), control, Veil(control))
-    text = "word " * CACHED_CHARS
-    assert guarded.encode(text) == guarded.encode(text) == inner.encode(text, add_special_tokens=False)
-    assert len(calls) == 1
+    long, short = "word " * 400, "word"
+    for text in (long, short, long, short):
+        ids = guarded.encode(text)
+        assert ids == inner.encode(text, add_special_tokens=False)
+        ids.append(0)
+    assert calls == [long, short]
+    monkeypatch.setattr("console.capture.guard.CACHED_IDS", 8 * 150)
+    for number in range(40):
+        guarded.encode(f"text {number}")
+    guarded.encode("text 39")
+    assert len(calls) == 42, "the last is still known"
+    guarded.encode("text 0")
+    assert len(calls) == 43, "the first was dropped"
 
 
 def test_json_values_and_keys_are_veiled_and_lone_surrogates_replaced(qwen: Guard) -> None:

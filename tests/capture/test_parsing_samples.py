@@ -307,7 +307,7 @@ def test_renderers_of_unknown_form_parse_for_themselves() -> None:
         encode("x\n</think>\n\n<tool_call>\n<function=bash>\n<|im_end|>"), TOOLS, NODE, stop_reason="stop"
     )
     assert bad.malformed
-    assert "<function=bash>" in bad.text
+    assert bad.text.count("<function=bash>") == 1
     colon = policy("role_colon").parse(encode("Hello\n\nUser:"), [], NODE, stop_reason="stop")
     assert colon.text.strip() == "Hello"
 
