@@ -153,6 +153,10 @@ def test_a_step_done_again_shows_its_last_time(run):
     run.again()
     run.log(reply="once more")
     assert said(run.ask(cursor=answer.cursor))[-1][2] == "once more"
+    for _ in range(9):
+        run.log()
+    page = run.ask(cursor=answer.cursor, limit=4)
+    assert [turn.call for turn in page.turns] == [0, 0, 1, 1] and not page.note
 
 
 def test_nothing_moves_when_a_trial_is_sealed(run):
@@ -258,6 +262,8 @@ def test_tokens_of_a_call(run):
     assert [t.id for t in tail.tokens] == [495, 496, 497, 498, 499] and tail.over
     assert "call 9 was not captured" in run.ask("tokens", call=8).note
     run.log(pieces=["only one"])
+    assert [t.text for t in run.ask("tokens").tokens] == ["", ""]
+    run.log(reply="abc", pieces=["a", "b"])
     assert [t.text for t in run.ask("tokens").tokens] == ["", ""]
     run.log(reply="ab", pieces=["ab", ""], end="<|im_end|>")
     assert [t.text for t in run.ask("tokens").tokens] == ["ab", "<|im_end|>"]
