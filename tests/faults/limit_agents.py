@@ -8,11 +8,11 @@ from console.trials.agent import TerminalAgent
 
 
 class Greedy(TerminalAgent):
-    """After one good turn it asks for more tokens than any window has."""
+    """After one good turn it tells the model more than any window holds."""
 
     async def _ask(self, messages, context, tally):
         if tally["turns"]:
-            self._request["max_tokens"] = 10_000_000
+            messages = [*messages, {"role": "user", "content": "word " * 20_000}]
         return await super()._ask(messages, context, tally)
 
 

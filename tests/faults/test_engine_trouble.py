@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,10 +58,24 @@ async def test_a_context_overflow_is_scored(run_engine, tasks, trial_file):
     assert scored and all(e.reward is not None for e in scored)
 
 
-async def test_calls_that_cannot_be_written_end_the_run_as_capture_loss(run_engine, tasks, trial_file, tmp_path):
-    (tmp_path / "run/capture").mkdir(parents=True)
-    (tmp_path / "run/capture/calls-000000.jsonl").symlink_to("/dev/full")
-    run = await run_engine(tasks("create-file"), trial_file())
+def call_files() -> list[int]:
+    """Descriptors of this process on files of captured calls."""
+    return [
+        int(link.name)
+        for link in Path("/proc/self/fd").iterdir()
+        if link.is_symlink() and os.readlink(link).endswith(".calls")
+    ]
+
+
+async def test_calls_that_cannot_be_written_end_the_run_as_capture_loss(run_engine, tasks, trial_file):
+    async def during(engine: Any) -> None:
+        await until(lambda: bool(call_files()))
+        full = os.open("/dev/full", os.O_WRONLY)
+        for descriptor in call_files():
+            os.dup2(full, descriptor)
+        os.close(full)
+
+    run = await run_engine(tasks("create-file"), trial_file(), during=during)
     assert run.exit_code == 6
     assert decided(run) == {("capture_loss", None)}
     assert run.view.state.capture.lost > 0 and run.view.history.rows == []
@@ -98,11 +113,12 @@ async def test_a_step_without_groups_trains_nothing_and_the_next_one_goes_on(run
 
 
 async def test_captured_calls_are_let_go_after_their_step(run_engine, tasks, trial_file):
-    from console.capture.base import CapturedCall
+    from console.capture.captured import CapturedTrial
+    from console.capture.graph import Node
 
     def captured_calls() -> int:
         gc.collect()
-        return sum(type(thing) is CapturedCall for thing in gc.get_objects())
+        return sum(type(thing) in (CapturedTrial, Node) for thing in gc.get_objects())
 
     before, alive = captured_calls(), []
 
@@ -112,8 +128,7 @@ async def test_captured_calls_are_let_go_after_their_step(run_engine, tasks, tri
 
     run = await run_engine(tasks("create-file", "note-write"), trial_file(), "config.max_steps=2", during=during)
     assert run.exit_code == 0
-    captured = len((run.run_dir / "capture/calls-000000.jsonl").read_text().splitlines())
-    assert captured > 0 and alive == [before]
+    assert list(run.run_dir.glob("capture/step-000000/*.calls.zst")) and alive == [before]
 
 
 async def test_a_stop_after_the_step_while_connecting_trains_nothing(run_engine, tasks, trial_file):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 from typing import Any
 
-import msgspec
 import pytest
 from whole_runs import command, processes_of, until
 
 from console.journal import events as ev
+from console.records.captured_calls import CapturedTrialFile, trial_files
 from console.records.run_dir import RunRecord
+from console.records.token_check import check_tokens
 
 
 def finals(run: Any) -> dict[int, ev.TrialFinished]:
@@ -32,9 +33,10 @@ async def test_a_clean_run_trains_and_every_reader_sees_the_same(run_engine, tas
     assert [r.policy_version for r in run.view.history.rows] == [1, 2]
     assert run.folded() == run.view
     assert RunRecord(run.run_dir).view_at_end() == run.view
-    captured = [msgspec.json.decode(line) for line in (run.run_dir / "capture/calls-000000.jsonl").open("rb")]
-    assert sum(len(call["tokens_T"]) for call in captured) == row.tokens_sampled
-    assert all(len(call["logprobs_T"]) == len(call["tokens_T"]) for call in captured)
+    files = [CapturedTrialFile(path) for path in trial_files(run.run_dir) if "step-000000" in str(path)]
+    assert len(files) == 3 and all(file.refresh() and file.complete for file in files)
+    assert sum(len(call.tokens) for file in files for call in file) == row.tokens_sampled
+    assert [problem for file in files for problem in check_tokens(file)] == []
     assert processes_of(run.run_dir) == []
 
 

@@ -29,20 +29,28 @@ def parse_messages(value: object) -> list[ChatMessage]:
     Raises:
         RefusedError: kind `request`, naming the field.
     """
-    parsed: list[ChatMessage] = []
+    turns: list[list[ChatMessage]] = []
     called: dict[str, str] = {}
     for index, item in enumerate(listing(value, "messages")):
         message = _message(mapping(item, f"messages[{index}]"), f"messages[{index}]", called)
-        last = parsed[-1] if parsed else None
+        last = turns[-1][0] if turns else None
         if last is not None and message.node and last.role == message.role and last.node == message.node:
-            last.text += message.text
-            last.reasoning += message.reasoning
-            last.tool_calls = [*last.tool_calls, *message.tool_calls]
+            turns[-1].append(message)
         else:
-            parsed.append(message)
-    if not parsed:
+            turns.append([message])
+    if not turns:
         raise bad_request("messages", "must not be empty")
-    return parsed
+    return [_joined(pieces) for pieces in turns]
+
+
+def _joined(pieces: list[ChatMessage]) -> ChatMessage:
+    """One message of its pieces."""
+    whole = pieces[0]
+    if len(pieces) > 1:
+        whole.text = "".join(piece.text for piece in pieces)
+        whole.reasoning = "".join(piece.reasoning for piece in pieces)
+        whole.tool_calls = [call for piece in pieces for call in piece.tool_calls]
+    return whole
 
 
 def _message(item: dict[str, Any], param: str, called: dict[str, str]) -> ChatMessage:

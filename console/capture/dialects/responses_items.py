@@ -56,6 +56,7 @@ def parse_input(value: object) -> Input:
         if reader.found.compaction:
             raise bad_request(f"input[{index}]", "must not follow a compaction_trigger")
         reader.read(mapping(item, f"input[{index}]"), f"input[{index}]")
+    reader.join()
     return reader.found
 
 
@@ -64,6 +65,7 @@ class _Reader:
 
     `turn`: the last assistant's message, `last`: kind of its last item, `apart`: what came since then, "" nothing,
     `tools` results only, `more` anything else. `called`: names of tools by call id, for the results that follow.
+    `pieces`: the items of assistants' messages of several, by the first one's identity, until they are joined.
     """
 
     def __init__(self) -> None:
@@ -72,6 +74,7 @@ class _Reader:
         self.last = THOUGHTS
         self.apart = "more"
         self.called: dict[str, str] = {}
+        self.pieces: dict[int, list[ChatMessage]] = {}
 
     def read(self, item: dict[str, Any], param: str) -> None:
         kind = item.get("type")
@@ -184,11 +187,18 @@ class _Reader:
             self.found.messages.append(part)
             self.turn, self.last, self.apart = part, kind, ""
             return
-        turn.text += part.text
-        turn.reasoning += ("\n\n" if turn.reasoning and part.reasoning else "") + part.reasoning
-        turn.tool_calls = [*turn.tool_calls, *part.tool_calls]
+        self.pieces.setdefault(id(turn), [turn]).append(part)
         turn.node = turn.node or part.node
         self.last = kind
+
+    def join(self) -> None:
+        """Put each assistant's message together from its pieces, once: there may be very many."""
+        for first, *rest in self.pieces.values():
+            pieces = (first, *rest)
+            first.text = "".join(piece.text for piece in pieces)
+            first.reasoning = "\n\n".join(piece.reasoning for piece in pieces if piece.reasoning)
+            first.tool_calls = [call for piece in pieces for call in piece.tool_calls]
+        self.pieces.clear()
 
     def _joins(self, turn: ChatMessage, part: ChatMessage, kind: int) -> bool:
         """Whether both are of one reply. Results may stand between its calls when ids say that they belong together."""
