@@ -25,8 +25,10 @@ DEPTH_LIMIT = 64
 VALUES_LIMIT = 500_000
 """JSON values in a body. Empty lists are two bytes in a body and fifty in memory."""
 
-DIGITS_LIMIT = 400
-"""Digits of a number."""
+DIGITS_LIMIT = 300
+"""Digits of a number. Beyond 64 bits it is a float, as most readers of JSON have it."""
+
+_DIGITS_OF_INT64 = 19
 
 ENCODINGS = ("gzip", "x-gzip", "deflate", "zstd")
 _ZSTD_WINDOW = 2**27
@@ -192,15 +194,16 @@ def decoded(data: bytes) -> dict[str, Any]:
 
 
 def _decoded_with_care(data: bytes) -> Any:
-    """What the fast decoder takes for broken but clients do send: lone surrogates. Whatever else is, is refused."""
+    """The same for what the fast decoder cannot read but clients do send: lone surrogates, and very large numbers."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         raise RefusedError("request", "the body is not UTF-8") from None
     try:
-        value = json.loads(text, parse_constant=_not_finite, parse_float=_finite, parse_int=_short)
-        clean = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
-        return msgspec.json.decode(clean)
+        value = json.loads(text, parse_constant=_not_finite, parse_float=_finite, parse_int=_whole)
+        if "\\ud" not in text and "\\uD" not in text:
+            return value
+        return msgspec.json.decode(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
     except RecursionError:
         raise _too_deep() from None
     except (ValueError, msgspec.MsgspecError):
@@ -214,10 +217,11 @@ def _finite(text: str) -> float:
     return value
 
 
-def _short(text: str) -> int:
+def _whole(text: str) -> int | float:
     if len(text) > DIGITS_LIMIT:
         raise RefusedError("request", f"the body holds a number of more than {DIGITS_LIMIT} digits")
-    return int(text)
+    value = int(text)
+    return value if -(2**63) <= value < 2**64 else float(value)
 
 
 def _not_finite(_: str) -> NoReturn:
@@ -232,8 +236,8 @@ _DIGITS = bytes(48 if 48 <= byte <= 57 else 32 for byte in range(256))
 
 
 def _has_long_number(data: bytes) -> bool:
-    """Whether there are so many digits in a row that reading them as a number would take long. Text may have them."""
-    return data.translate(_DIGITS).find(b"0" * DIGITS_LIMIT) >= 0
+    """Whether there are so many digits in a row that they may be a number beyond 64 bits. Text may have them too."""
+    return data.translate(_DIGITS).find(b"0" * _DIGITS_OF_INT64) >= 0
 
 
 def _has_too_many_values(data: bytes) -> bool:
