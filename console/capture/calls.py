@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from console.capture import ids
 from console.capture.base import CallReport
 from console.capture.budgets import USED_UP, used_up
@@ -302,13 +304,15 @@ class TrialCalls:
         return captured
 
     def _captured(self) -> CapturedTrial:
-        return captured_trial(
+        captured = captured_trial(
             self._graph,
             evidence=self._evidence.taken(),
             rule=self._service.settings.train,
             policy_version=self._policy_version,
             late=self._parts.late,
         )
+        trained = sum(bool(turn.tokens_T) for segment in captured.segments for turn in segment.turns)
+        return replace(captured, evidence=replace(captured.evidence, trained=trained))
 
 
 def leave(run: CallRun) -> None:
