@@ -22,13 +22,12 @@ from pathlib import Path
 
 from terminal import ROOT
 
-from console.capture.base import CapturedCall
-from console.capture.call_log import CallLog
-from console.capture.turns import CallText
+from console.capture.ids import new_node
+from console.capture.journal import CallJournal, TrialJournal
 from console.control.commands import Command
 from console.engine.board import Board
 from console.journal import events as ev
-from console.records.calls import CallMessage
+from console.records.capture_format import Intent, KeptMessage, Opened, Outcome, ids_bytes, logprobs_bytes
 from console.records.manifest import Manifest, write_manifest
 
 HERTZ = 4
@@ -106,7 +105,8 @@ class Player:
         self._step = scene.history
         self._turns = [0] * scene.trials
         self._sampled = 0
-        self._calls = CallLog(run_dir / "capture") if scene.talks else None
+        self._calls = CallJournal(run_dir / "capture") if scene.talks else None
+        self._files: dict[str, TrialJournal] = {}
         self._log = (run_dir / "turns.log").open("a", buffering=1) if scene.talks else None
 
     def begin(self, socket: Path) -> None:
@@ -192,11 +192,22 @@ class Player:
             text = " ".join(self._rng.choices(_WORDS, k=said // 6))
             shown = "\n".join(" ".join(self._rng.choices(_WORDS, k=9)) for _ in range(12))
             key = f"s{self._step}.g{where['group']}.t{where['trial']}.y0"
-            call = CapturedCall(
-                prompt_P=[1000] * 900, tokens_T=[2000] * said, logprobs_T=[-0.5] * said, stop_reason="stop", seconds=2.5
-            )
-            written = CallText(messages=[CallMessage(role="tool", text=shown)], reply=text, pieces=["word "] * said)
-            self._calls.write(self._step, key, self._turns[at] - 1, call, written)
+            if key not in self._files:
+                self._files[key] = self._calls.open_trial(Opened(key=key, step=self._step))
+            number = self._turns[at] - 1
+            asked = [KeptMessage(role="tool", text=shown)]
+            self._files[key].write(
+                Intent(
+                    call=number, node=new_node(number), prompt_new=ids_bytes([1000] * 900), prompt_tokens=900,
+                    messages=asked,
+                )
+            )  # fmt: skip
+            self._files[key].write(
+                Outcome(
+                    call=number, status="stop", stop_reason="stop", seconds=2.5, tokens=ids_bytes([2000] * said),
+                    logprobs=logprobs_bytes([-0.5] * said), reply=text,
+                )
+            )  # fmt: skip
             if at == 0:
                 self._log.write(f"{shown}\n{text}\n")
 
