@@ -272,9 +272,12 @@ class _Run:
         out, rnd = self.out, self.random
         out.add(
             ev.CaptureStats(
-                calls=self.calls, prompt_tokens=self.prompt, sampled_tokens=self.sampled, inflight=min(self.live, 9)
+                calls=self.calls, prompt_tokens=self.prompt, sampled_tokens=self.sampled, inflight=min(self.live, 9),
+                trained_tokens=self.sampled * 3 // 4, bridged=self.calls * 2 // 3, excluded={"aux": self.calls // 40},
+                unbridged={"first": self.calls // 4, "rewritten": self.calls // 40},
+                refusals={"busy": self.calls // 300}, temperature_low=1.0, temperature_high=1.0,
             )
-        )
+        )  # fmt: skip
         out.add(
             ev.GatewayHealth(
                 reachable=True, latency_ms=rnd.uniform(2.2, 9.0), queued=rnd.randrange(0, 5), running=min(self.live, 9),
