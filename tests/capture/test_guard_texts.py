@@ -198,10 +198,10 @@ def test_a_text_is_encoded_once(qwen: Guard, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("console.capture.guard.CACHED_IDS", 8 * 150)
     for number in range(40):
         guarded.encode(f"text {number}")
-    guarded.encode("text 39")
-    assert len(calls) == 42, "the last is still known"
-    guarded.encode("text 0")
-    assert len(calls) == 43, "the first was dropped"
+        guarded.encode("text 0")
+    assert len(calls) == 42, "what is used stays known"
+    guarded.encode("text 1")
+    assert len(calls) == 43, "what is not was dropped"
 
 
 def test_json_values_and_keys_are_veiled_and_lone_surrogates_replaced(qwen: Guard) -> None:

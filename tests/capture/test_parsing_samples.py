@@ -229,6 +229,10 @@ def test_pieces_of_characters_that_are_spread_over_tokens() -> None:
     assert len(tokens) > 1
     parsed = policy("qwen3_instruct").parse(array("i", tokens), [], NODE, stop_reason="length")
     assert parsed.pieces == [""] * (len(tokens) - 1) + ["👍"]
+    twice = policy("qwen3_instruct").parse([*tokens, *tokens], [], NODE, stop_reason="length")
+    assert twice.pieces == parsed.pieces * 2
+    cut = policy("qwen3_instruct").parse([*encode("a"), tokens[0], *encode("b")], [], NODE, stop_reason="length")
+    assert cut.pieces == ["a", "\ufffd", "b"]
     broken = policy("qwen3_instruct").parse([*tokens[:-1], *encode(" x")], [], NODE, stop_reason="length")
     assert "".join(broken.pieces) == broken.raw == broken.text
     assert broken.raw.endswith(" x")
@@ -308,6 +312,9 @@ def test_renderers_of_unknown_form_parse_for_themselves() -> None:
     )
     assert bad.malformed
     assert bad.text.count("<function=bash>") == 1
+    block = "<tool_call>\n<function=bash>\nls\n</function>\n</tool_call>"
+    bad = nemotron.parse(encode(f"x\n</think>\n\nSee.\n{block}<|im_end|>"), TOOLS, NODE, stop_reason="stop")
+    assert (bad.text, bad.malformed, bad.tool_calls) == (f"See.\n\n{block}", True, [])
     colon = policy("role_colon").parse(encode("Hello\n\nUser:"), [], NODE, stop_reason="stop")
     assert colon.text.strip() == "Hello"
 
