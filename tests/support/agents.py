@@ -1,6 +1,6 @@
-"""Real agents on a real capture gateway: what they are sent is scripted, everything between is what runs in a training run.
+"""Real agents on a real capture gateway: the policy's samples are scripted, all else is as in a training run.
 
-    async with AgentTrial(tmp_path, "openai SDK", [sample("Look.", call("bash", command="ls")), sample("Done.")]) as trial:
+    async with AgentTrial(tmp_path, "an agent", [sample("", call("bash", command="ls")), sample("Done.")]) as trial:
         ...  # the agent speaks to trial.url with trial.api_key
     trial.check(bridged=1, unbridged={"first": 1})
 
