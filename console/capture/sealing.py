@@ -13,7 +13,7 @@ from console.records.capture_frames import BLOCK_BYTES, HEADER_BYTES, Cut, Frame
 from console.records.capture_streams import PlainStream
 
 LEVEL = 6
-"""Of zstd: 6 ms for a trial of 60 turns; level 3 takes half and leaves 4 % more, level 9 twice for half a per cent less."""
+"""Of zstd: 6 ms for a trial of 60 turns; level 3 takes half and leaves 4 % more, level 9 twice for 0.5 % less."""
 
 
 def seal_file(plain: Path, sealed: Path, size: int) -> None:

@@ -209,6 +209,8 @@ class TrialFinished(Event, tag="trial.finished"):
         retryable: a further try is allowed.
         exception: Harbor's exception type; trial_dir: where Harbor's files are.
         seconds: phase name to seconds; the key `total` is the whole.
+        segments: sequences that may be trained; bridged: calls whose prompt extends an earlier one's; unbridged: the
+            others by reason, `first` among them; excluded: answered calls that never train, by reason.
     """
 
     step: int
@@ -227,6 +229,10 @@ class TrialFinished(Event, tag="trial.finished"):
     prompt_tokens: int = 0
     sampled_tokens: int = 0
     seconds: dict[str, float] = {}
+    segments: int = 0
+    bridged: int = 0
+    unbridged: dict[str, int] = {}
+    excluded: dict[str, int] = {}
 
 
 class TrialHeld(Event, tag="trial.held"):

@@ -26,7 +26,8 @@ class TrialState(msgspec.Struct, kw_only=True):
     """One trial of the current step. Times are Unix seconds, tokens are totals of the current try.
 
     `phase` is queued, create, environment, setup, agent, verify, teardown, held, retrying or done; `outcome` is set
-    when it is done (or held: then it is the outcome of the try that failed).
+    when it is done (or held: then it is the outcome of the try that failed). What was captured is as `TrialFinished`
+    has it.
     """
 
     trial: int
@@ -49,6 +50,10 @@ class TrialState(msgspec.Struct, kw_only=True):
     trial_dir: str | None = None
     hold_deadline: float | None = None
     seconds: dict[str, float] = {}
+    segments: int = 0
+    bridged: int = 0
+    unbridged: dict[str, int] = {}
+    excluded: dict[str, int] = {}
 
 
 class GroupState(msgspec.Struct, kw_only=True):

@@ -298,6 +298,10 @@ class TrialRun:
             turns=self._turns,
             prompt_tokens=captured.prompt_tokens,
             sampled_tokens=captured.evidence.sampled_tokens,
+            segments=len(captured.segments),
+            bridged=captured.bridged,
+            unbridged=captured.unbridged,
+            excluded=captured.excluded,
             seconds={name: round(value, 4) for name, value in report.seconds.items()},
         )
         return TrialResult(trial=self.trial, try_=self.try_, verdict=verdict, captured=captured, report=report)

@@ -325,6 +325,9 @@ class _Run:
                     **at, **fate, try_=attempt, turns=turns, prompt_tokens=prompt, sampled_tokens=sampled,
                     trial_dir=f"{HOME}/trials/s{step}-g{group}-t{trial}{'-again' if attempt else ''}",
                     seconds={"environment": 0.2 * pace, "agent": agent, "verify": 0.1 * pace, "total": total},
+                    segments=1 + turns // 4, bridged=max(0, turns - 1 - turns // 4),
+                    excluded={"aux": 1} if turns else {},
+                    unbridged={"first": 1, "rewritten": turns // 4} if turns > 3 else {"first": 1} if turns else {},
                 )
             )  # fmt: skip
             if not (hold and attempt == 0):

@@ -111,6 +111,7 @@ def why(scene: Scene, subject: Subject, entries: Sequence[Entry], cells: int) ->
     if trial.seconds:
         parts = [f"{sanitize(k, limit=20)} {short_time(v)}" for k, v in trial.seconds.items()]
         out += _row("seconds", ", ".join(parts), cells)
+    out += _captured(trial, cells)
     if trial.trial_dir:
         out += _row("files", sanitize(trial.trial_dir, limit=1000), cells)
     return [*out, *_happened(entries, cells)]
@@ -146,6 +147,30 @@ def _outcome(scene: Scene, trial: TrialState, cells: int) -> list[Line]:
         unless = "it is retried or cancelled" if trial.retryable else "its group or the trial is cancelled"
         out += _row("held", f"the run stops in {left} unless {unless}", cells, "infra")
     return out
+
+
+def _captured(trial: TrialState, cells: int) -> list[Line]:
+    """What was captured of it: how calls follow each other, and what does not train."""
+    if not (trial.segments or trial.bridged or trial.unbridged):
+        return []
+    calls = trial.bridged + sum(trial.unbridged.values())
+    anew = _tally({reason: n for reason, n in trial.unbridged.items() if reason != "first"})
+    out = _row(
+        "captured",
+        f"{_plural(calls, 'call')} in {_plural(trial.segments, 'segment')}; {trial.bridged} extend the one before"
+        + (f"; begun anew: {anew}" if anew else ""),
+        cells,
+    )
+    return out + (_row("untrained", _tally(trial.excluded), cells) if trial.excluded else [])
+
+
+def _plural(number: int, what: str) -> str:
+    return f"{count(number)} {what}{'' if number == 1 else 's'}"
+
+
+def _tally(counts: dict[str, int]) -> str:
+    ranked = sorted(counts.items(), key=lambda item: -item[1])[:8]
+    return ", ".join(f"{sanitize(reason, limit=20)} {count(number)}" for reason, number in ranked)
 
 
 def _happened(entries: Sequence[Entry], cells: int) -> list[Line]:
