@@ -35,11 +35,13 @@ class Keeper:
 
     def bounded(self, text: str, limit: int) -> str:
         """The beginning of a text, `limit` characters at most, encodable and without the token."""
-        # Cut so that a token across the limit is seen whole.
+        # Cut so that a token across the limit is seen whole, and none that is cut in two is left.
         head = text[: limit + len(self._secret)]
         if self._secret and self._secret in head:
             self.hidden += 1
+            left = len(self._secret) - 1 if len(text) > len(head) else 0
             head = head.replace(self._secret, HIDDEN)
+            head = head[: len(head) - left]
         head = head[:limit]
         return head if head.isascii() else head.encode("utf-8", "replace").decode("utf-8")
 

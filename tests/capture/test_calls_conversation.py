@@ -8,9 +8,10 @@ from array import array
 import pytest
 from call_stage import BASH, SECRET, Stage, called, echo, policy_renderer, result, said, system, turns, user
 from qwen_tokenizer import qwen_tokenizer
-from scripted_sampler import END, Reply
+from scripted_sampler import END, Reply, backend_error
 
 from console.capture.chat import ChatRequest
+from console.capture.kept_text import Keeper
 from console.capture.refusals import RefusedError
 from console.records.capture_format import ids_bytes
 
@@ -161,6 +162,22 @@ async def test_the_trials_token_is_never_written_down(open_stage):
     assert ids_bytes(stage.sampler.asked[0].tokens) in data  # ids are what was sampled, whatever they say
     await stage.calls.seal()
     assert stage.figures.secrets >= 3
+
+
+def test_no_part_of_the_token_is_left_where_a_text_is_cut():
+    keeper = Keeper(SECRET)
+    for before in range(40, 140):
+        for text in ("x" * before + SECRET + "y" * 50, SECRET + "x" * before + SECRET + "y" * 9, SECRET * 9):
+            shown = keeper.bounded(text, 100)
+            assert len(shown) <= 100 and SECRET[:4] not in shown and SECRET[-4:] not in shown
+
+
+async def test_messages_of_a_call_that_failed_are_not_written_again(open_stage):
+    stage = open_stage([backend_error(), said("ok")])
+    with pytest.raises(RefusedError):
+        await stage.ask(START)
+    await stage.ask([*START, user("Please.")])
+    assert [[m.text for m in call.intent.messages] for call in stage.file()] == [[m.text for m in START], ["Please."]]
 
 
 async def test_long_conversations_are_kept_in_part(open_stage):
