@@ -119,6 +119,18 @@ class Capture:
         scheme = "http" if self._tls[0] is None else "https"
         return f"{scheme}://{in_url(self._advertised_host)}:{self._listener.port}"
 
+    def warnings(self) -> list[str]:
+        """What the operator should know of how calls are rendered, one line each."""
+        renderer, said = self.service.renderer, []
+        if not renderer.bridges and renderer.history_thinking == "keep":
+            said.append(
+                f"renderer {renderer.name} has no token bridge: every call is rendered in full, and extends the one "
+                "before only where its tokens happen to"
+            )
+        if not renderer.guards:
+            said.append(f"renderer {renderer.name}: control tokens in what tools and agents say cannot be kept as text")
+        return said
+
     async def start(self) -> None:
         """Listen. Raises `UsageError` when that is not possible, or not safe and nobody said that it may be so."""
         certificate, key = self._tls

@@ -116,6 +116,8 @@ class Workshop:
         repair_records(self._run_dir)
         self.capture = self._make_capture(renderer, window)
         self.figures = self.capture.figures
+        for warning in self.capture.warnings():
+            self._board.emit(ev.Note(text=warning, level="warning"))
         await self.capture.start()
         self.context = TrialContext(
             emit=self._board.emit,
