@@ -18,7 +18,7 @@ from console.capture.settings import CallSettings
     ("name", "history", "said"),
     [("qwen3_5", "keep", []), ("qwen3_5", "template", []), ("role_colon", "keep", ["role_colon has no token bridge"])],
 )
-def test_a_renderer_without_a_bridge_is_told(name: str, history: Any, said: list[str], tmp_path: Path) -> None:
+async def test_a_renderer_without_a_bridge_is_told(name: str, history: Any, said: list[str], tmp_path: Path) -> None:
     renderer = PolicyRenderer(qwen_renderer(name), name=name, history_thinking=history)
     capture = Capture(renderer=renderer, journal=CallJournal(tmp_path), settings=CallSettings())
     warnings = capture.warnings()
