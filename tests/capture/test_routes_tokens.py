@@ -133,6 +133,7 @@ async def test_after_its_end_a_trial_gets_410_in_its_dialect(bench: Bench) -> No
     agent = await bench.open()
     assert (await agent.ask()).status_code == 200
     agent.route.stop()
+    assert (await bench.client.get(agent.route.url + "/v1/models", headers=agent.key)).status_code == 410
     for path in (*CALLS, COUNT):
         reply = await agent.post(path, said(path))
         assert reply.status_code == 410 and "the trial has ended" in message_of(path, reply.json())
@@ -140,7 +141,7 @@ async def test_after_its_end_a_trial_gets_410_in_its_dialect(bench: Bench) -> No
     assert first is second and first.evidence.calls == 1 and len(first.segments) == 1
     assert (await agent.ask()).status_code == 410
     assert (await bench.client.get(agent.route.url + "/v1/models", headers=agent.key)).status_code == 410
-    assert bench.capture.refusals["sealed"] == 6 and len(bench.sampler.asked) == 1
+    assert bench.capture.refusals["sealed"] == 7 and len(bench.sampler.asked) == 1
 
 
 async def test_ended_trials_are_forgotten_at_last(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

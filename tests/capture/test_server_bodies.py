@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import tracemalloc
 import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import zstandard
 from capture_bench import CHAT, COUNT, MESSAGES, RESPONSES, Bench, message_of, request_bytes, response, said
 
 from console.capture import bodies, exchange
-from console.capture.bodies import DEPTH_LIMIT, decoded
+from console.capture.bodies import DEPTH_LIMIT, decoded, decompressed
 from console.capture.refusals import RefusedError
 
 LIMIT = 1 << 20
@@ -152,13 +153,17 @@ async def test_what_fits_is_read_in_chunks_too(bench: Bench) -> None:
     assert (await agent.post(CHAT, content=pieces())).status_code == 200
 
 
-async def test_a_long_text_is_an_overflow_before_it_is_tokenised(bench: Bench) -> None:
+async def test_a_long_text_is_an_overflow_before_it_is_tokenised(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing_is_rendered(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(bench.capture.service.workers, "run", nothing_is_rendered)
     agent = await bench.open()
     for path in PATHS:
         reply = await agent.post(path, said(path, "9" * 70_000))
         told = message_of(path, reply.json())
         assert reply.status_code == 400 and "prompt is too long: " in told and " tokens > 4096 maximum" in told
-    assert bench.capture.service.workers.queued == 0 and bench.sampler.asked == []
+    assert bench.sampler.asked == []
     evidence = (await agent.seal()).evidence
     assert evidence.overflowed and evidence.last_failure == "overflow" and evidence.failed == 4
 
@@ -230,6 +235,27 @@ async def test_packed_bodies_are_bounded_and_whole(bench: Bench, encoding: str) 
         reply = await agent.post(CHAT, content=broken, headers={"Content-Encoding": encoding})
         assert reply.status_code == 400, broken
     assert bench.capture._exchange._reading.used == 0
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "zstd"])
+def test_what_a_bomb_holds_is_not_held(encoding: str) -> None:
+    bomb = PACKERS[encoding](bytes(256 << 20))
+    tracemalloc.start()
+    try:
+        with pytest.raises(RefusedError):
+            decompressed(bomb, encoding, LIMIT)
+        assert tracemalloc.get_traced_memory()[1] < 16 * LIMIT
+    finally:
+        tracemalloc.stop()
+
+
+async def test_what_is_unpacked_counts_as_the_trials_bytes(bench: Bench) -> None:
+    agent = await bench.open()
+    bench.capture._routes.entries()[0].held.limit = 10_000
+    data = gzip.compress(json.dumps(said(CHAT, "x" * 20_000)).encode())
+    assert len(data) < 1000
+    assert (await agent.post(CHAT, content=data, headers={"Content-Encoding": "gzip"})).status_code == 429
+    assert (await agent.ask()).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -211,6 +211,7 @@ async def test_who_says_nothing_is_not_waited_for(bench: Bench, monkeypatch: pyt
 
 async def test_a_flood_of_connections_keeps_nobody_out(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "STRANGERS", 20)
+    monkeypatch.setattr(listener, "STRANGER_SECONDS", 3600.0)
     agent = await bench.open()
     reader, writer = await bench.raw(request_bytes(CHAT, said(CHAT), agent.route.api_key))
     assert (await response(reader))[0] == 200

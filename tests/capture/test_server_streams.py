@@ -176,6 +176,10 @@ async def test_a_fault_of_ours_is_told_as_one_that_passes(
         assert reply.headers["content-type"] == "application/json" and "text of" not in reply.text
     stream = dialect.stream(dialect.parse(said(CHAT), {}), "n0x00000000", 1, MODEL)
     with monkeypatch.context() as patch:
+        patch.setattr(dialect, "stream", broken)
+        assert (await agent.ask(text="1", stream=True)).status_code == 503
+        await until(lambda: bench.capture.inflight == 0)
+    with monkeypatch.context() as patch:
         patch.setattr(type(stream), "final", broken)
         reply = await agent.ask(text="2", stream=True)
         assert "server_error" in reply.text and "text of" not in reply.text
@@ -184,7 +188,7 @@ async def test_a_fault_of_ours_is_told_as_one_that_passes(
         reply = await agent.ask(text="3")
         assert reply.status_code == 400 and reply.headers["x-should-retry"] == "false"
     assert "RuntimeError" in caplog.text and "text of" not in caplog.text
-    assert bench.capture.refusals == {"capture": 2, "request": 1}
+    assert bench.capture.refusals == {"capture": 3, "request": 1}
     assert (await agent.ask(text="4")).status_code == 200
 
 
