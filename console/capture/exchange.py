@@ -30,7 +30,7 @@ from console.capture.routes import Entry, Routes
 from console.capture.service import CallService
 from console.capture.streams import in_time, stream_reply
 
-IN_LOOP_BYTES = 256 * 2**10
+IN_LOOP_BYTES = 16 * 2**10
 """Larger bodies are decoded in a thread."""
 
 READ_AT_ONCE = 512 * 2**20
@@ -38,6 +38,9 @@ READ_AT_ONCE = 512 * 2**20
 
 BYTES_PER_TOKEN = 16
 """A text of more bytes than this for each token of the window is too long, whatever its tokens are."""
+
+LARGEST_WINDOW = 2**20
+"""Tokens, where the policy's window is not known."""
 
 DRAINED_BYTES, STRANGERS_BYTES, DRAINED_SECONDS = 160 * 2**20, 8 * 2**20, 5.0
 """So much of a body that is refused, of a known trial's and of a stranger's, is read and thrown away: a client that is
@@ -186,9 +189,7 @@ class Exchange:
 
     def _check_length(self, request: ChatRequest) -> None:
         """Refuse a text that cannot fit before it costs a tokenisation. Raises `RefusedError` (overflow)."""
-        window = self._service.window
-        if window is None:
-            return
+        window = self._service.window or LARGEST_WINDOW
         size = text_bytes(request, BYTES_PER_TOKEN * window)
         if size > BYTES_PER_TOKEN * window:
             raise overflow(size // 4, window)
@@ -246,7 +247,7 @@ def text_bytes(request: ChatRequest, limit: int) -> int:
         size += sum(_bytes(call.name) + _bytes(call.arguments) for call in message.tool_calls)
         if size > limit:
             return size
-    return size + sum(_bytes(tool.description) for tool in request.tools)
+    return size + len(msgspec.json.encode(request.tools))
 
 
 def _bytes(text: str) -> int:

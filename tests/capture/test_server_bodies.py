@@ -164,8 +164,19 @@ async def test_a_long_text_is_an_overflow_before_it_is_tokenised(bench: Bench, m
         told = message_of(path, reply.json())
         assert reply.status_code == 400 and "prompt is too long: " in told and " tokens > 4096 maximum" in told
     assert bench.sampler.asked == []
+    schema = {"type": "object", "properties": {"x": {"type": "string", "description": "9" * 70_000}}}
+    for tool in ({"description": "9" * 70_000, "parameters": {}}, {"description": "", "parameters": schema}):
+        function = {"type": "function", "function": {"name": "run"} | tool}
+        assert "prompt is too long: " in (await agent.ask(tools=[function])).text
     evidence = (await agent.seal()).evidence
-    assert evidence.overflowed and evidence.last_failure == "overflow" and evidence.failed == 4
+    assert evidence.overflowed and evidence.last_failure == "overflow" and evidence.failed == 6
+
+
+async def test_a_long_text_is_refused_also_when_the_window_is_not_known(tmp_path: Path) -> None:
+    async with Bench(tmp_path, settings={"window": None}) as bench:
+        agent = await bench.open()
+        assert "prompt is too long: " in (await agent.ask(text="9" * (17 << 20))).text
+        assert (await agent.ask()).status_code == 200
 
 
 async def test_one_trials_bytes_are_bounded(bench: Bench) -> None:
