@@ -1,4 +1,4 @@
-"""Harbor's terminus-2 in real trials, as the trial file for it has them: its terminal in a bubblewrap sandbox, its calls
+"""Harbor's terminus-2 in real trials, as the trial file for it has them: a terminal in a bubblewrap sandbox, and calls
 through a real capture gateway."""
 
 from __future__ import annotations
