@@ -21,9 +21,11 @@ from console.findings import NOTE, WARNING, Finding
 from console.training.options import RunOptions
 from console.training.preflight_capture import capture_findings, finding_of, of_advertised_url, reach_host
 from console.training.schema import load_schema
-from console.training.trial_config import check_trial_config, environment_of, load_trial_config
+from console.training.trial_config import check_trial_config, environment_of, load_trial_config, substitute
 
 BWRAP = "console.trials.bwrap:BwrapEnvironment"
+STAND_IN_URL = "http://127.0.0.1:8080"
+"""For `{proxy_url}` while nothing listens yet: an option of an agent or an environment may have to be a URL."""
 
 
 def preflight(options: RunOptions, env: Mapping[str, str]) -> list[Finding]:
@@ -61,7 +63,7 @@ def preflight_harbor(options: RunOptions) -> list[Finding]:
     from console.trials.config_check import check_with_harbor
 
     try:
-        trial = load_trial_config(options.harbor.trial_config)
+        trial = substitute(load_trial_config(options.harbor.trial_config), STAND_IN_URL, "key")
     except UsageError:
         return []
     return [*check_with_harbor(trial), *check_sandboxes(trial)]

@@ -106,6 +106,12 @@ def test_a_good_command_line(words: list[str]) -> None:
     assert preflight_harbor(parse(words)) == []
 
 
+def test_a_sandbox_of_ours_may_have_the_way_to_the_capture_gateway(words: list[str], tmp_path: Path) -> None:
+    relayed = {"import_path": "console.trials.bwrap:BwrapEnvironment", "kwargs": {"relay": "{proxy_url}"}}
+    (tmp_path / "trial.json").write_text(json.dumps(TRIAL | {"environment": relayed}))
+    assert [finding.line() for finding in preflight_harbor(parse(words)) if finding.code.startswith("trial.")] == []
+
+
 @pytest.mark.parametrize(
     ("word", "code", "where"),
     [
