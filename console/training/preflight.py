@@ -36,7 +36,6 @@ def preflight(options: RunOptions, env: Mapping[str, str]) -> list[Finding]:
     """
     findings = [*_refused(options), *_cookbook_rules(options), *_numbers(options)]
     findings += [*_gateway(options, env), *_files(options), *_notify_command(options, env)]
-    findings += capture_findings(options, env)
     try:
         trial = load_trial_config(options.harbor.trial_config)
     except UsageError as problem:
@@ -45,10 +44,10 @@ def preflight(options: RunOptions, env: Mapping[str, str]) -> list[Finding]:
         of_trial = check_trial_config(
             trial, env, listen_host=options.harbor.listen_host, advertised_host=reach_host(options)
         )
-        if options.harbor.advertised_url is None:
-            return findings + of_trial
-        findings += [told for found in of_trial if (told := of_advertised_url(found)) is not None]
-    return findings
+        if options.harbor.advertised_url is not None:
+            of_trial = [told for found in of_trial if (told := of_advertised_url(found)) is not None]
+        findings += of_trial
+    return [*findings, *capture_findings(options, env)]
 
 
 def preflight_harbor(options: RunOptions) -> list[Finding]:
