@@ -1,4 +1,4 @@
-"""Agents that write down what they were told, that attack, and that meet an outage; for the runner to import by path."""
+"""Agents that note what they were told, that attack, that meet an outage; for the runner to import by path."""
 
 from __future__ import annotations
 
