@@ -50,10 +50,11 @@ class SampleFailedError(Exception):
 
 
 def model_input(prompt: array[int]) -> Any:
-    """The prompt as the SDK wants it. Takes a millisecond for a long one."""
+    """The prompt as the SDK wants it. Takes half a millisecond for a long one, and twice that with the SDK's checks."""
     import tinker
 
-    return tinker.ModelInput.from_ints(prompt.tolist())
+    chunk = tinker.EncodedTextChunk.model_construct(tokens=prompt.tolist())
+    return tinker.ModelInput.model_construct(chunks=[chunk])
 
 
 async def sample(client: Any, prompt: Any, effective: Effective, stop: list[int] | list[str]) -> Sample:
