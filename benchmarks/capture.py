@@ -91,15 +91,15 @@ def together(bench: Bench) -> list[Figure]:
     """Latency and lag under 32 long prompts at once."""
     trials, rounds = bench.arguments.trials, bench.arguments.rounds
     history = max(1, bench.arguments.turns - rounds - 1)
-    talks = bench.talks("together", trials, history + rounds + 1, first=2000, new=1050, sampled=350)
+    talks = bench.talks("together", trials, history + rounds + 1, first=2000, new=1200, sampled=350)
     options = {"talks": talks, "trials": trials, "history": history, "delay": 0.2}
     ours = bench.run("together", "ours", rounds=rounds, **options)
     other = bench.run("together", COOKBOOK, rounds=2, **options)
     figures = []
     for name, what in (("turns", "turns"), ("first", "first requests")):
         target = {"turns": (250.0, 50.0), "first": (None, 50.0)}[name]
-        label = f"{trials} {what} at once, {_thousand(history)}k tokens"
         mine, theirs = ours[name], other[name]
+        label = f"{trials} {what} at once, {mine['tokens'][-1] / 1000:.0f}k tokens"
         figures += [
             Figure(f"{label}: added latency p99", 1000 * _part(mine["added"], 0.99), "ms", target[0],
                    beside=Beside(COOKBOOK, 1000 * _part(theirs["added"], 0.99))),
@@ -143,11 +143,6 @@ def steady(bench: Bench) -> list[Figure]:
         Figure("replies that are not kept", ours["replies"] - ours["kept"], "", 0.0,
                beside=Beside(COOKBOOK, other["replies"] - other["kept"])),
     ]  # fmt: skip
-
-
-def _thousand(history: int) -> int:
-    """Thousands of tokens in a prompt after so many turns."""
-    return round((2000 + 1050 * history) / 1000)
 
 
 def _part(ordered: list[float], part: float) -> float:

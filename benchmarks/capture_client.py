@@ -47,7 +47,9 @@ class Link:
 
 
 class Agent:
-    """One trial's agent. `history`: turns that its first request has already."""
+    """One trial's agent. `history`: turns that its first request has; `prompt_tokens`: of the last, as it was told."""
+
+    prompt_tokens = 0
 
     def __init__(self, trial: dict[str, Any], talk: Talk, history: int = 0) -> None:
         self._trial, self._talk, self.turn = trial, talk, history
@@ -66,12 +68,14 @@ class Agent:
             {"model": "policy", "max_tokens": 1024, "messages": self._messages, "tools": TOOLS}, ensure_ascii=False
         ).encode()
 
-    async def ask(self, link: Link, body: bytes) -> float:
+    async def ask(self, link: Link, data: bytes) -> float:
         """Send it, and go on with what came; the seconds it took."""
-        status, answer, seconds = await link.post(self._trial["path"], self._trial["key"], body)
+        status, answer, seconds = await link.post(self._trial["path"], self._trial["key"], data)
         if status != 200:
             raise SystemExit(f"the gateway answered {status}: {answer[:300]!r}")
-        message = json.loads(answer)["choices"][0]["message"]
+        body = json.loads(answer)
+        self.prompt_tokens = body["usage"]["prompt_tokens"]
+        message = body["choices"][0]["message"]
         calls = message.get("tool_calls") or []
         if len(calls) != 1:
             raise SystemExit(f"the reply has {len(calls)} tool calls")
@@ -110,7 +114,8 @@ async def rounds(plan: dict[str, Any], agents: list[Agent]) -> dict[str, Any]:
         await asyncio.sleep(0.5)
         began = time.monotonic()
         seconds = await asyncio.gather(*(agents[i].ask(links[i], bodies[i]) for i in range(len(agents))))
-        found.append({"began": began, "ended": time.monotonic(), "seconds": seconds})
+        prompts = [agent.prompt_tokens for agent in agents]
+        found.append({"began": began, "ended": time.monotonic(), "seconds": seconds, "prompts": prompts})
     return {"rounds": found}
 
 

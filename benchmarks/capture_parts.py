@@ -56,25 +56,29 @@ class Stage:
         return {"mode": mode, "port": self._port, "talks": self._options["talks"], "trials": trials, **more}
 
     async def warm(self) -> None:
-        """Load what is loaded on first use. The last conversation is kept for this."""
+        """Load what is loaded on first use, and have it out of the collector's way, as the engine does.
+
+        The last conversation is kept for this.
+        """
         await client(self.plan("talk", await self.trials([len(self._talks) - 1]), width=1))
+        gc.collect()
+        gc.freeze()
 
 
 async def batch(stage: Stage, options: dict[str, Any]) -> dict[str, Any]:
     """Trials from their first call to what is trained: tokens, bytes, memory."""
+    from tinker_cookbook.rl.data_processing import trajectory_to_data
+
+    from console.training.trajectories import trajectory
+
     side = stage.side
     await stage.warm()
-    gc.collect()
     idle, empty = resident(), side.bytes()
     trials = await stage.trials(list(range(options["trials"])))
     await client(stage.plan("talk", trials, width=min(8, len(trials))))
     if isinstance(side, Cookbook):
         await asyncio.to_thread(side.exporter.force_flush, 120.0)
         return {"bytes": side.bytes() - empty} | await _rows(side.directory / DATABASE)
-    from tinker_cookbook.rl.data_processing import trajectory_to_data
-
-    from console.training.trajectories import trajectory
-
     sealed = (await side.sealed())[1:]
     trajectories = [trajectory(captured) for captured in sealed]
     gc.collect()
@@ -133,7 +137,8 @@ async def together(stage: Stage, options: dict[str, Any]) -> dict[str, Any]:
     for name, some in (("first", found["rounds"][:1]), ("turns", found["rounds"][1:])):
         added = [seconds - options["delay"] for one in some for seconds in one["seconds"]]
         late = [late for one in some for late in lag.between(one["began"], one["ended"])]
-        parts[name] = {"added": sorted(added), "late": sorted(late)}
+        prompts = [tokens for one in some for tokens in one["prompts"]]
+        parts[name] = {"added": sorted(added), "late": sorted(late), "tokens": [min(prompts), max(prompts)]}
     return parts
 
 
