@@ -185,7 +185,7 @@ async def test_sub_agents_at_the_same_time(tmp_path: Path) -> None:
             return agent.said[-1]
 
         def sub(name: str) -> str:
-            return talk(f"You are sub-agent {name}.", "Look.", lambda: HOSTILE)
+            return talk(f"You are sub-agent {name}.", f"Look at {name}.", lambda: HOSTILE)
 
         async def whole() -> None:
             loop = asyncio.get_running_loop()
