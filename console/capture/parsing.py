@@ -106,6 +106,9 @@ class _Scan:
         self.thought_spans: list[tuple[int, int]] = []
         self.calls: list[tuple[str, str]] = []
         self.malformed = False
+        self._spoken = False
+        self._last_unthink = raw.rfind(UNTHINK)
+        self._words_only = not truncated and not raw.rstrip().endswith(UNCALL)
 
     def run(self, inside: bool) -> None:
         """Read it all; `inside`: it begins in a thought."""
@@ -114,12 +117,26 @@ class _Scan:
             opening = re.match(r"\s*<think>", raw)
             at = self._thought(0, opening.end() if opening else 0)
         while at < len(raw):
-            mark = _MARKS.search(raw, at)
+            mark = self._next_mark(at)
             if mark is None:
                 self._show(raw[at:])
                 break
             self._show(raw[at : mark.start()])
             at = self._thought(mark.start(), mark.end()) if mark[0] == THINK else self._call(mark.start())
+
+    def _next_mark(self, at: int) -> re.Match[str] | None:
+        """Where the next thought or tool call begins.
+
+        In a finished reply, a thought that begins behind visible text and that nothing closes is a word: agents whose
+        replies are files or keystrokes have it in them, and would lose all that follows it.
+        """
+        mark = _MARKS.search(self._raw, at)
+        while mark is not None and mark[0] == THINK and self._words_only and mark.start() > self._last_unthink:
+            self._spoken = self._spoken or bool(self._raw[at : mark.start()].strip())
+            if not self._spoken:
+                break
+            mark = _MARKS.search(self._raw, mark.end())
+        return mark
 
     def visible(self) -> str:
         """The visible text; line breaks that frame thoughts and tool calls are not part of it."""
@@ -133,6 +150,7 @@ class _Scan:
             text = text.lstrip("\n")
         if text:
             self._shown.append(text)
+            self._spoken = self._spoken or not text.isspace()
 
     def _thought(self, begin: int, at: int) -> int:
         """A thought whose text starts at `at`; where what follows it starts."""

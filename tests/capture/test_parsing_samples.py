@@ -110,6 +110,21 @@ def test_thoughts_in_the_middle_are_thoughts(name: str) -> None:
     assert parsed.reasoning_tokens == expected
 
 
+@pytest.mark.parametrize("name", THINKING)
+def test_a_thought_that_nothing_closes_behind_text_is_a_word(name: str) -> None:
+    """Keystrokes, files and explanations have the word in them; a reply that was cut off may have begun to think."""
+    keys = '{"keystrokes": "grep \'<think>\' a.txt\\n", "more": "<think>"}'
+    whole = parse(name, f"I look.\n</think>\n\n{keys}\n")
+    assert (whole.reasoning, whole.text) == ("I look.", keys + "\n")
+    assert whole.reasoning_tokens == len(encode("I look.\n</think>"))
+    cut = parse(name, f"I look.\n</think>\n\n{keys}\n", end=False)
+    assert (cut.reasoning, cut.text) == ("I look.\n\n" + keys.split("<think>", 1)[1], keys.split("<think>", 1)[0])
+    called = parse(name, "I look.\n</think>\n\nNow <think>more\n" + xml("ls"))
+    assert (called.reasoning, called.text) == ("I look.\n\nmore", "Now ")
+    again = parse(name, "I look.\n</think>\n\n<think>And more")
+    assert (again.reasoning, again.text) == ("I look.\n\nAnd more", "")
+
+
 @pytest.mark.parametrize("name", XML)
 @pytest.mark.parametrize(
     "command",
