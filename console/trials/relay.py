@@ -13,6 +13,9 @@ import socket
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+CONNECTIONS = 96
+"""Carried at once from one sandbox. Each is two descriptors of a process that serves other trials too."""
+
 _DIAL_LIMIT = 10.0
 _PIECE = 1 << 16
 
@@ -69,6 +72,9 @@ class Relay:
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        if len(self._carrying) >= CONNECTIONS:
+            writer.transport.abort()
+            return
         self._carrying.add(task)
         ends = [writer]
         try:
