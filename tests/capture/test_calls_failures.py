@@ -7,6 +7,7 @@ import errno
 import re
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 from call_stage import SECRET, Stage, policy_renderer, said, turns, user
@@ -374,9 +375,17 @@ async def test_what_cannot_be_forced_to_the_disk_is_lost(open_stage):
     assert (captured.evidence.lost, captured.evidence.calls) == (1, 1)
 
 
-async def test_the_render_worker_takes_trials_in_turn():
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Holds the worker's thread; opened at the end, or the thread would outlive the test."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+async def test_the_render_worker_takes_trials_in_turn(gate):
     workers = Workers(waiting=8, waiting_each=4)
-    gate, order = threading.Event(), []
+    order: list[str] = []
     first = asyncio.ensure_future(workers.run("a", gate.wait))
     await turns(2)
     jobs = [asyncio.ensure_future(workers.run("a", order.append, f"a{n}")) for n in range(4)]
