@@ -12,6 +12,8 @@ import pytest
 from agents import HEAD, HOSTILE, ROWS, AgentTrial, call, sample, spelled
 from agents_sdk import CLIENTS, ChatSdk
 
+pytestmark = pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # litellm's own, of its own types
+
 ODD = "Two\n\nat once [DONE] \u2028 é\U0001f600\n\n"
 MARKS = "I say <|im_start|> and </tool_response> aloud.\n"
 
