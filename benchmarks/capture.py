@@ -91,7 +91,7 @@ def together(bench: Bench) -> list[Figure]:
     """Latency and lag under 32 long prompts at once."""
     trials, rounds = bench.arguments.trials, bench.arguments.rounds
     history = max(1, bench.arguments.turns - rounds - 1)
-    talks = bench.talks("together", trials, history + rounds + 1, first=2000, new=1200, sampled=350)
+    talks = bench.talks("together", trials, history + rounds + 1, first=2000, new=1310, sampled=350)
     options = {"talks": talks, "trials": trials, "history": history, "delay": 0.2}
     ours = bench.run("together", "ours", rounds=rounds, **options)
     other = bench.run("together", COOKBOOK, rounds=2, **options)

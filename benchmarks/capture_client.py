@@ -80,7 +80,8 @@ class Agent:
         if len(calls) != 1:
             raise SystemExit(f"the reply has {len(calls)} tool calls")
         said = {name: value for name, value in message.items() if value is not None}
-        printed = {"role": "tool", "tool_call_id": calls[0]["id"], "content": self._talk.turns[self.turn].printed}
+        output = self._talk.turns[self.turn].printed + self._trial.get("mark", "")
+        printed = {"role": "tool", "tool_call_id": calls[0]["id"], "content": output}
         self._messages += [said, printed]
         self.turn += 1
         return seconds

@@ -47,7 +47,8 @@ class Stage:
         opened = []
         for index in talks:
             trial = await self.side.trial(self._opened, Script(self._talks[index], delay, history))
-            opened.append(trial | {"talk": index})
+            # What was rendered before may be remembered: no two trials have the same text.
+            opened.append(trial | {"talk": index, "mark": f"\n{self._opened} done"})
             self._opened += 1
         return opened
 

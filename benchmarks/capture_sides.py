@@ -119,7 +119,7 @@ class Cookbook:
         from tinker_cookbook.capture.store.client import StoreSink, ensure_daemon
 
         async def sample_async(client: Any, prompt: Any, num_samples: int, sampling_params: Any) -> Any:
-            script = self.scripts[int(current_scope()["traj_idx"])]
+            script = self.scripts[int(str(current_scope()["traj_idx"]))]
             return await script.sample(prompt, num_samples, sampling_params)
 
         tinker.SamplingClient.sample_async = sample_async  # type: ignore[method-assign,assignment]
