@@ -68,7 +68,7 @@ class Attacking(Recording):
     async def _attack(self, environment):
         plan = {
             "url": self._extra_env["OPENAI_BASE_URL"].removesuffix("/v1"), "token": self._extra_env["OPENAI_API_KEY"],
-            "sealed": "", "ids": self._others_ids(), "guesses": 40, "flood": self.options.flood, "connections": 300,
+            "sealed": "", "ids": self._others_ids(), "guesses": 40, "flood": self.options.flood, "connections": 30,
             "megabytes": 100, "levels": 100_000,
         }  # fmt: skip
         await environment.upload_file(hostile_client.__file__, "/tmp/attack.py")
@@ -100,11 +100,16 @@ class Waiting(TerminalAgent):
 
 
 class Impatient(TerminalAgent):
-    """Asks with the openai SDK, which gives a reply half a second and asks twice more when it does not come."""
+    """Asks with the openai SDK, which waits three seconds for a reply and asks twice more when it does not come."""
+
+    options_model = RecordingOptions
 
     async def run(self, instruction, environment, context):
+        (self.logs_dir / "waiting").touch()
+        while not Path(self.options.notes, "go").exists():  # noqa: ASYNC110 - told from another process
+            await asyncio.sleep(0.02)
         async with openai.AsyncOpenAI(
-            base_url=self._extra_env["OPENAI_BASE_URL"], api_key=self._extra_env["OPENAI_API_KEY"], timeout=2.0,
+            base_url=self._extra_env["OPENAI_BASE_URL"], api_key=self._extra_env["OPENAI_API_KEY"], timeout=3.0,
             max_retries=2,
         ) as client:  # fmt: skip
             messages: Any = [{"role": "user", "content": instruction}]

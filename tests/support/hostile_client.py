@@ -25,6 +25,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
+CROWD = 400
 PATIENCE = 60.0
 PIECE = 1 << 16
 
@@ -237,7 +238,7 @@ class Client:
     async def crowd(self) -> None:
         """More connections with the own token than a trial may have, each with a body that never ends."""
         await self.let_go()
-        for _ in range(self.plan["connections"]):
+        for _ in range(CROWD):
             _, writer = await self.connect()
             writer.write(self.head(CHAT, 10**7) + b'{"messages":[')
             self._held.append(writer)

@@ -28,7 +28,7 @@ async def test_connections_beyond_the_limit_are_closed_and_cost_no_descriptors()
     for _ in range(200):
         reader, writer = await asyncio.open_connection(*place)
         try:
-            assert await reader.read(1) == b""
+            assert await asyncio.wait_for(reader.read(1), 20) == b""
         except ConnectionResetError:
             pass
         writer.close()
