@@ -230,6 +230,8 @@ def test_each_attack_is_answered_and_none_with_a_fault_of_ours(days):
     assert not [status for status in everything if status.startswith("5") or status == "silent"], attacks
     assert set(attacks["guesses"]) == {"401"}
     assert set(attacks["ended"]) == {"410"} and set(attacks["both"]) == {"401"}
+    assert set(attacks["values"]) == set(attacks["depth"]) == {"400"} and attacks["sizes"] == {"413": 3, "401": 1}
+    assert set(attacks["crowd"]) == {"429"} and attacks["let go"]["200"] > 0
 
 
 def test_it_costs_little_memory(days):
