@@ -33,7 +33,7 @@ from console.capture.streams import in_time, stream_reply
 IN_LOOP_BYTES = 16 * 2**10
 """Larger bodies are decoded in a thread."""
 
-READ_AT_ONCE = 512 * 2**20
+READ_AT_ONCE = 2**30
 """Bytes of bodies that may be read and decoded at once, of all trials."""
 
 BYTES_PER_TOKEN = 16
@@ -129,6 +129,8 @@ class Exchange:
                 visit.entry = self._routes.find(request.headers)
             except RefusedError:
                 pass  # whoever it is: there is nothing here
+            if place.action == "call" and request.headers.get("upgrade", "").lower() == "websocket":
+                raise RefusedError("method", "there are no WebSockets here; use POST", status=426)
             kind = "not_found" if place.action == "none" else "method"
             text = "there is no such path" if place.action == "none" else f"use {' or '.join(place.methods)}"
             raise RefusedError(kind, text)  # type: ignore[arg-type]
@@ -180,7 +182,8 @@ class Exchange:
                 log.warning("a body could not be understood: %s", type(error).__name__)
                 raise RefusedError("request", "the body cannot be understood") from None
             digest = hashlib.sha256(request.dialect.encode() + b"\0")
-            digest.update(plain)
+            # Of what it says: some clients send the same again with its keys in another order.
+            digest.update(msgspec.json.encode(body, order="sorted"))
             return request, digest.digest(), len(plain)
 
         if len(data) <= IN_LOOP_BYTES and not encoding:

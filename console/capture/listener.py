@@ -75,7 +75,7 @@ class Connection(web.RequestHandler):
         if self._overdue is not None:
             self._overdue.cancel()
         if self._entry is not None:
-            self._entry.connections -= 1
+            self._entry.connections.discard(self)
             self._entry = None
         super().connection_lost(exc)
 
@@ -83,15 +83,22 @@ class Connection(web.RequestHandler):
         """A request on it showed a trial's token. Raises `RefusedError` (busy) when the trial has too many of them."""
         if entry is self._entry:
             return
-        if entry.connections >= CONNECTIONS_EACH:
+        if len(entry.connections) >= CONNECTIONS_EACH:
             raise RefusedError("busy", "too many connections of this trial", retry_after=2.0)
         if self._overdue is not None:
             self._overdue.cancel()
         self._listener.knows(self)
         if self._entry is not None:
-            self._entry.connections -= 1
-        entry.connections += 1
+            self._entry.connections.discard(self)
+        entry.connections.add(self)
         self._entry = entry
+
+    def end(self) -> None:
+        """Close it, when what it is in the middle of is answered."""
+        if self._current_request is None and not self._messages:
+            self.force_close()
+        else:
+            self.close()
 
     def abort(self) -> None:
         """Drop it, whatever it is in the middle of."""

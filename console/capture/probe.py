@@ -57,24 +57,6 @@ async def probe_logprobs(sampler: Any, prompt: Sequence[int], *, seconds: float 
         return Probe(detail=f"the gateway could not be asked: {type(error).__name__}")
 
 
-def consequence(probe: Probe, temperature: float) -> str:
-    """What it means for PPO when agents sample at this temperature, as one sentence."""
-    at = f"temperature {temperature:g}"
-    if temperature == 1.0:
-        return "Samples are drawn at temperature 1, where log-probs of both kinds are the same: PPO ratios start at 1."
-    if probe.tempered is None:
-        return f"It is not known whether the gateway's log-probs are those of {at}: PPO ratios may not start at 1."
-    if probe.tempered:
-        return (
-            f"The gateway's log-probs are those of {at} and the trainer's those of temperature 1: PPO ratios do not "
-            "start at 1, and tokens outside the clip range are not reinforced."
-        )
-    return (
-        f"The gateway's log-probs are those of temperature 1: PPO ratios start at 1, but tokens are drawn at {at}, "
-        "and nothing corrects for that."
-    )
-
-
 async def _by_scoring(sampler: Any, prompt: list[int]) -> Probe:
     plain, _ = await _differences(sampler, prompt, 1.0)
     noise = _mean(plain)

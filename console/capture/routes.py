@@ -11,7 +11,7 @@ import hashlib
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from multidict import CIMultiDictProxy
 
@@ -36,6 +36,13 @@ _TOKEN_CHARS = 256
 _TOKENS = 8
 
 
+class Endable(Protocol):
+    """A connection."""
+
+    def end(self) -> None:
+        """Close it, when what it is in the middle of is answered."""
+
+
 class Entry:
     """A trial in the table.
 
@@ -47,7 +54,7 @@ class Entry:
     def __init__(self, calls: TrialCalls, held: int) -> None:
         self.calls = calls
         self.held = Meter(held)
-        self.connections = 0
+        self.connections: set[Endable] = set()
         self.over = False
         self._started = asyncio.Event()
         self._waiting = 0
@@ -156,7 +163,11 @@ class OpenRoute:
         """
         self._entry.stop()
         self._retire(self.api_key)
-        return await self._entry.calls.seal()
+        captured = await self._entry.calls.seal()
+        # A connection remembers whose it is, and an agent's client keeps it open: the trial would stay in memory.
+        for connection in list(self._entry.connections):
+            connection.end()
+        return captured
 
 
 def _ended() -> RefusedError:

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from console.capture.journal import CallJournal
     from console.capture.rendering import PolicyRenderer
 
-HELD_EACH = 2
-"""Bodies of the largest size that one trial may have under way."""
+HELD_EACH = 1
+"""Bodies of the largest size that one trial may have under way: no few of them use up what is for all."""
 
 
 def all_dialects() -> dict[str, Dialect]:

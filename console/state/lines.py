@@ -16,6 +16,13 @@ _QUIET = frozenset(
 )
 
 
+_LOGPROBS = {
+    True: "of the tempered distribution: at another temperature than 1, PPO ratios do not start at 1",
+    False: "of temperature 1: at another temperature, PPO ratios start at 1 and the samples are off",
+    None: "of an unknown distribution: at another temperature than 1, PPO ratios may be wrong",
+}
+
+
 def append_for(state: RunState, event: ev.Event) -> None:
     """Append the event's line, if it has one, to the bounded list."""
     if type(event) in _QUIET:
@@ -110,9 +117,7 @@ def _text(state: RunState, event: ev.Event) -> tuple[str, str, str | None]:
                 return "stop request taken back", "info", None
             return f"stop requested ({_words(event.when)})", "warning", None
         case ev.SamplingProbed():
-            known = "those of the tempered distribution" if event.tempered else "those of temperature 1"
-            said = "unknown" if event.tempered is None else known
-            return f"log-probs of the gateway: {said} ({clean(event.detail)})", "info", None
+            return f"the gateway's log-probs: {_LOGPROBS[event.tempered]} ({clean(event.detail)})", "info", None
         case ev.Note():
             return clean(event.text), event.level, None
         case ev.JournalRepaired():

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tinker import types
 
-from console.capture.probe import Probe, consequence, probe_logprobs
+from console.capture.probe import probe_logprobs
 
 VOCABULARY = 12
 PROMPT = [1, 2, 3]
@@ -117,14 +117,3 @@ async def test_the_embedded_gateway_returns_log_probs_of_temperature_one(sampler
     prompt = renderer.build_generation_prompt([{"role": "user", "content": "List the files."}]).to_ints()
     probe = await probe_logprobs(sampler, prompt)
     assert probe.tempered is False, probe
-
-
-def test_the_consequence_is_one_sentence_about_the_temperature():
-    for tempered in (True, False, None):
-        probe = Probe(tempered=tempered)
-        assert consequence(probe, 1.0).endswith("PPO ratios start at 1.")
-        said = consequence(probe, 0.8)
-        assert "temperature 0.8" in said and said.count(". ") == 0 and said.endswith(".")
-    assert "do not start at 1" in consequence(Probe(tempered=True), 0.7)
-    assert "nothing corrects" in consequence(Probe(tempered=False), 0.7)
-    assert "not known" in consequence(Probe(), 0.7)

@@ -113,7 +113,7 @@ async def test_a_client_that_goes_away_before_its_call_began_leaves_nothing(benc
         writer.transport.abort()
     await until(lambda: not bench.capture._listener._strangers and bench.capture.inflight == 0)
     entry = bench.capture._routes.entries()[0]
-    await until(lambda: entry.connections == 0)
+    await until(lambda: not entry.connections)
     assert entry.held.used == 0
     assert (await agent.ask()).status_code == 200
 

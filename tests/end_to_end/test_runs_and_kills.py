@@ -46,7 +46,7 @@ def train_words(gateway: str, run_dir: Path, *more: str) -> list[str]:
         "config.max_tokens=48", "config.loss_fn=ppo", "config.ttl_seconds=None", f"config.log_path={run_dir}",
         f"config.dataset_builder.tasks_dir={ROOT / 'configs/tasks'}", "config.dataset_builder.groups_per_batch=4",
         "config.dataset_builder.group_size=8", f"harbor.trial_config={ROOT / 'configs/trials/terminal-bwrap.json'}",
-        "harbor.listen_host=0.0.0.0", "harbor.advertised_host=127.0.0.1", *more,
+        "harbor.listen_host=0.0.0.0", "harbor.advertised_host=127.0.0.1", "harbor.allow_insecure=true", *more,
     ]  # fmt: skip
 
 

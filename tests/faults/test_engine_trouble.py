@@ -179,7 +179,7 @@ async def test_a_silent_gateway_does_not_hold_up_the_end(run_engine, tasks, tria
     [
         (["config.base_url=http://127.0.0.1:9"], 5, "gateway unreachable"),
         (["config.model_name=quarterdeck/unknown"], 2, "config.model_name=quarterdeck/unknown"),
-        (["harbor.listen_host=203.0.113.9"], 2, "harbor.listen_host=203.0.113.9"),
+        (["harbor.listen_host=203.0.113.9", "harbor.allow_insecure=true"], 2, "harbor.listen_host=203.0.113.9"),
         (["config.renderer_name=nonsense"], 2, "config.renderer_name=nonsense"),
         (["console.gateway=embedded", "config.base_url=None", "console.embedded_model=/nonexistent"], 2, "embedded"),
     ],
