@@ -26,6 +26,7 @@ class Recording(TerminalAgent):
     """Talks for `max_turns` turns, and writes each reply down as soon as it has it: a line in NOTES/SESSION.jsonl."""
 
     options_model = RecordingOptions
+    pause = 0.0
 
     async def run(self, instruction, environment, context):
         await self.talk(instruction, environment)
@@ -47,10 +48,13 @@ class Recording(TerminalAgent):
                 text = body["choices"][0]["message"]["content"]
                 self.note(environment, node=body["id"].removeprefix("chatcmpl-"), text=text)
                 messages += [{"role": "assistant", "content": text}, {"role": "user", "content": f"Go on, {number}."}]
+                await asyncio.sleep(self.pause)
 
 
 class Attacking(Recording):
     """The first of a group attacks from inside its sandbox; its siblings talk, until they have had their turns."""
+
+    pause = 0.5
 
     async def run(self, instruction, environment, context):
         begun = Path(self.options.notes, "attacked")

@@ -312,10 +312,10 @@ def _said(text: str, **more: Any) -> dict[str, Any]:
 
 async def _write(writer: asyncio.StreamWriter, head: bytes, body: bytes, times: int) -> None:
     with contextlib.suppress(OSError):
-        writer.write(head)
-        for _ in range(times):
-            writer.write(body)
+        writer.write(head + body)  # together, so that both are there when the first of it is looked at
+        for _ in range(times - 1):
             await writer.drain()
+            writer.write(body)
 
 
 def main() -> None:
