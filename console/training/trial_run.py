@@ -171,9 +171,13 @@ class TrialRun:
         """One try when there is room for it. Cancelling ends the wait at once, not when a slot is free."""
         waited = False
         if not self.cancelled_by:
-            self._turn = asyncio.ensure_future(self._slots.acquire())
             try:
-                waited = await self._turn
+                while not waited or self._context.dispatch.paused:
+                    if waited:  # it came with the pause: back into the queue
+                        waited = False
+                        self._slots.release()
+                    self._turn = asyncio.ensure_future(self._slots.acquire())
+                    waited = await self._turn
             except asyncio.CancelledError:
                 if _ends_with_its_caller():
                     raise
@@ -222,8 +226,10 @@ class TrialRun:
             self._held = self._decision = None
 
     async def _one_try(self) -> TrialResult:
-        self._attempt = asyncio.ensure_future(self._execute())
         try:
+            # At once: a pause that comes from now on is one that this try did not begin in.
+            self._emit(ev.TrialPhase, try_=self.try_, phase="create")
+            self._attempt = asyncio.ensure_future(self._execute())
             report, captured = await self._attempt
         except asyncio.CancelledError:
             if _ends_with_its_caller():
@@ -240,7 +246,6 @@ class TrialRun:
     async def _execute(self) -> tuple[TrialReport, CapturedTrial]:
         key = f"s{self.step}.g{self.group}.t{self.trial}.y{self.try_}"
         totals = self._context.totals
-        self._emit(ev.TrialPhase, try_=self.try_, phase="create")
         route = await self._context.capture.open_route(
             key, self._sampler, self._on_call, policy_version=self._policy_version
         )

@@ -35,7 +35,7 @@ async def test_a_clean_run_trains_and_every_reader_sees_the_same(run_engine, tas
     assert RunRecord(run.run_dir).view_at_end() == run.view
     files = [CapturedTrialFile(path) for path in trial_files(run.run_dir) if "step-000000" in str(path)]
     assert len(files) == 3 and all(file.refresh() and file.complete for file in files)
-    assert sum(len(call.tokens) for file in files for call in file) == row.tokens_sampled
+    assert sum(len(call.tokens()) for file in files for call in file) == row.tokens_sampled
     assert [problem for file in files for problem in check_tokens(file)] == []
     assert processes_of(run.run_dir) == []
 

@@ -341,3 +341,19 @@ async def test_a_group_that_ended_can_be_discarded(stage):
     assert group.result.reason == "cancelled by ada" and group.result.outcomes == {"completed": 3}
     assert [e.kept for e in stage.events if isinstance(e, ev.GroupFinished)] == [True, False]
     assert stage.view.state.groups[0].kept is False
+
+
+async def test_a_trial_whose_turn_comes_with_a_pause_waits_for_its_end() -> None:
+    stage = Stage()
+    group = stage.group(size=1, parallel=1)
+    task = asyncio.ensure_future(group.run())
+    while not group.slots.taken:  # noqa: ASYNC110 - the very moment
+        await asyncio.sleep(0)
+    stage.dispatch.pause(True)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not stage.running and not [e for e in stage.events if isinstance(e, ev.TrialPhase)]
+    stage.dispatch.pause(False)
+    stage.gate.set()
+    await ended(group, task)
+    assert next(e.phase for e in stage.events if isinstance(e, ev.TrialPhase)) == "create"
