@@ -103,7 +103,7 @@ class HostState(msgspec.Struct, kw_only=True):
 
 
 class TrialBrief(msgspec.Struct, kw_only=True, array_like=True):
-    """What alarms need of a try that ended: when, how, on which task, and how many seconds it took."""
+    """What alarms need of a try that ended: when, how, on which task, in how many seconds and answered model calls."""
 
     ts: float = 0.0
     name: str = ""
@@ -112,6 +112,7 @@ class TrialBrief(msgspec.Struct, kw_only=True, array_like=True):
     cause: str = ""
     exception: str = ""
     seconds: float | None = None
+    calls: int = 0
 
 
 class CaptureState(msgspec.Struct, kw_only=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from console.outcomes.classes import SCORED
 from console.state.findings import CRITICAL, WARNING, Finding, Look, clean, share
 
 REASONS = {
@@ -61,6 +62,21 @@ def unbridged(look: Look) -> Iterator[Finding]:
     )
 
 
+def single_calls(look: Look) -> Iterator[Finding]:
+    """Many scored trials made one model call: an agent that gives up at once looks like that, and its reward counts."""
+    scored = [brief for brief in look.state.recent if brief.outcome in SCORED]
+    alone = sum(brief.calls == 1 for brief in scored)
+    if len(scored) >= look.limits.trials_needed and alone / len(scored) >= look.limits.limit_share:
+        yield Finding(
+            key="capture.one_call",
+            level=WARNING,
+            text=f"{alone} of the last {len(scored)} scored trials made one model call only",
+            consequence="if their agent gave up, what trains is its first answer",
+            remedy="look at the transcript and the log of such a trial",
+            figure=alone / len(scored),
+        )
+
+
 def temperature(look: Look) -> Iterator[Finding]:
     """Agents sample at another temperature than 1, at which the trainer computes its probabilities."""
     c = look.state.capture
@@ -89,4 +105,4 @@ _RATIOS = {
     None: "PPO ratios may be wrong from the first step on",
 }
 WHATEVER = (captured,)
-WHILE_LIVE = (unbridged, temperature)
+WHILE_LIVE = (unbridged, single_calls, temperature)

@@ -470,3 +470,13 @@ def test_a_temperature_that_the_trainer_does_not_know() -> None:
     assert "0.8 to 1" in finding.text and "start away from 1" in finding.consequence
     assert "start at 1" in one(live(part("capture", **cold | {"tempered": False})), "sampling.temperature").consequence
     assert "may be wrong" in one(live(part("capture", **cold | {"tempered": None})), "sampling.temperature").consequence
+
+
+def test_trials_of_one_call() -> None:
+    many = [TrialBrief(task="t", outcome="completed", calls=4) for _ in range(20)]
+    alone = [TrialBrief(task="t", outcome="completed", calls=1) for _ in range(7)]
+    failed = [TrialBrief(task="t", outcome="cancelled", calls=1) for _ in range(7)]
+    assert levels(live(recent(many, failed))) == {}
+    finding = one(live(recent(many, alone)), "capture.one_call")
+    assert finding.text.startswith("7 of the last 27 scored trials") and finding.level == "warning"
+    assert levels(live(recent(many[:5], alone))) == {}, "too few to tell"
