@@ -66,8 +66,7 @@ class Connection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """As the protocol has it; it is a stranger's for now."""
         super().connection_made(transport)
-        self._overdue = self._loop.call_later(STRANGER_SECONDS, self.abort)
-        self._listener.came(self)
+        self._strange()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """As the protocol has it."""
@@ -93,12 +92,19 @@ class Connection(web.RequestHandler):
         entry.connections.add(self)
         self._entry = entry
 
-    def end(self) -> None:
-        """Close it, when what it is in the middle of is answered."""
-        if self._current_request is None and not self._messages:
-            self.force_close()
-        else:
-            self.close()
+    def release(self) -> None:
+        """Its trial has ended: it is a stranger's again, with a stranger's time to show a token.
+
+        Closing it here would lose the call of another trial, whose client shares it and has just begun to send.
+        """
+        if self._entry is not None:
+            self._entry.connections.discard(self)
+            self._entry = None
+            self._strange()
+
+    def _strange(self) -> None:
+        self._overdue = self._loop.call_later(STRANGER_SECONDS, self.abort)
+        self._listener.came(self)
 
     def abort(self) -> None:
         """Drop it, whatever it is in the middle of."""

@@ -36,11 +36,11 @@ _TOKEN_CHARS = 256
 _TOKENS = 8
 
 
-class Endable(Protocol):
-    """A connection."""
+class Owned(Protocol):
+    """A connection that showed a trial's token."""
 
-    def end(self) -> None:
-        """Close it, when what it is in the middle of is answered."""
+    def release(self) -> None:
+        """Forget the trial."""
 
 
 class Entry:
@@ -54,7 +54,7 @@ class Entry:
     def __init__(self, calls: TrialCalls, held: int) -> None:
         self.calls = calls
         self.held = Meter(held)
-        self.connections: set[Endable] = set()
+        self.connections: set[Owned] = set()
         self.over = False
         self._started = asyncio.Event()
         self._waiting = 0
@@ -166,7 +166,7 @@ class OpenRoute:
         captured = await self._entry.calls.seal()
         # A connection remembers whose it is, and an agent's client keeps it open: the trial would stay in memory.
         for connection in list(self._entry.connections):
-            connection.end()
+            connection.release()
         return captured
 
 

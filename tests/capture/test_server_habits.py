@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from capture_bench import CHAT, RESPONSES, Bench, request_bytes, said
 from scripted_sampler import Reply
 
+from console.capture import listener
 from console.capture.graph import Graph
 
 
@@ -42,8 +44,32 @@ async def test_nothing_of_a_sealed_trial_stays_for_a_connection_that_is_kept_ope
     reader, _ = await bench.raw(request_bytes(CHAT, said(CHAT), agent.route.api_key))
     assert b"200 OK" in await reader.readuntil(b"\r\n\r\n")
     await agent.seal()
-    await asyncio.wait_for(reader.read(), 10)  # to the end: the gateway closed it
     del agent
     await asyncio.sleep(0)
     gc.collect()
     assert not [thing for thing in gc.get_objects() if type(thing) is Graph and thing.nodes]
+
+
+async def test_a_connection_whose_trial_ended_is_closed_like_a_strangers(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = await bench.open()
+    bench.sampler.script(Reply("Hello."))
+    reader, _ = await bench.raw(request_bytes(CHAT, said(CHAT), agent.route.api_key))
+    assert b"200 OK" in await reader.readuntil(b"\r\n\r\n")
+    monkeypatch.setattr(listener, "STRANGER_SECONDS", 0.1)
+    await agent.seal()
+    with contextlib.suppress(ConnectionError):
+        await asyncio.wait_for(reader.read(), 10)  # to the end
+
+
+async def test_two_trials_share_a_connection_and_the_end_of_one_does_not_lose_the_others_call(bench: Bench) -> None:
+    first, second = await bench.open(), await bench.open()
+    bench.sampler.script(Reply("One."), Reply("Two."))
+    reader, writer = await bench.raw(request_bytes(CHAT, said(CHAT), first.route.api_key))
+    assert b"200 OK" in await reader.readuntil(b"\r\n\r\n")
+    assert b"One." in await reader.readuntil(b"}]") and bench.capture.inflight == 0
+    await first.seal()
+    # The seal is no moment at which a client knows that it must not send.
+    writer.write(request_bytes(CHAT, said(CHAT), second.route.api_key))
+    assert b"Two." in await asyncio.wait_for(reader.readuntil(b"Two."), 10)
