@@ -224,7 +224,7 @@ def test_a_refusal_ends_the_turn_in_its_own_words(codex: Path, tmp_path: Path, l
 def test_a_budget_ends_the_turn(codex: Path, tmp_path: Path) -> None:
     done = run(codex, tmp_path, [RefusedError("budget", "all calls of this trial are used up")])
     assert (done.code, len(done.served.bodies)) == (1, 1)
-    assert "Quota exceeded" in done.said("error")[-1]
+    assert "all calls of this trial are used up" in done.said("error")[-1]
 
 
 def test_a_reply_that_was_cut_off_ends_the_turn(codex: Path, tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ ERRORS: list[tuple[RefusedError, type[openai.APIStatusError]]] = [
     (overflow(70000, 65536), openai.BadRequestError),
     (RefusedError("auth", "unknown token"), openai.AuthenticationError),
     (RefusedError("sealed", "the trial has ended"), openai.APIStatusError),
-    (RefusedError("budget", "used up"), openai.RateLimitError),
+    (RefusedError("budget", "used up"), openai.BadRequestError),
     (RefusedError("backend", "gone", retry_after=1), openai.InternalServerError),
 ]
 

@@ -94,7 +94,7 @@ def test_the_documented_command_line_trains_one_batch(embedded_gateway, tmp_path
 
 def test_a_killed_engine_leaves_a_readable_run_and_nothing_alive(tmp_path):
     run_dir = tmp_path / "run"
-    process = quarterdeck("demo", "--headless", "--steps", "4", "--dir", str(run_dir))
+    process = quarterdeck("demo", "--headless", "--steps", "40", "--dir", str(run_dir))
     try:
         wait_for(
             lambda: len(RunRecord(run_dir).view_at_end().history.rows) >= 1 if running_step(run_dir) else False, 120

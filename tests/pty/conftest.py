@@ -116,7 +116,7 @@ class Terminal:
         self._stream.feed(text if text.isascii() else "".join(c for c in text if wcwidth(c) or combining(c)))
         return True
 
-    def until(self, condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    def until(self, condition: Callable[[], bool], seconds: float = 40.0) -> None:
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end and self.status is None, f"status {self.status}\n{self.text}"
