@@ -26,9 +26,9 @@ from console.records.run_dir import RunRecord
 from console.resources import themes_dir
 from console.state.model import encode_state
 from console.state.reduce import RunView, apply
+from console.tui import opening
 from console.tui.app import ConsoleApp
 from console.tui.empty import EmptySource
-from console.tui.opening import source_of_directory
 from console.tui.pages import runs as runs_page
 from console.tui.replay import ReplaySource
 from console.tui.themes import Themes
@@ -215,7 +215,8 @@ def app_at(moment: str, run: Path, seq: int | None, clock: Clock) -> ConsoleApp:
     if moment in ("nothing", "list"):
         return ConsoleApp(EmptySource(), themes)
     if moment == "torn":
-        source, notice = source_of_directory(run)
+        with patch.object(opening, "PATIENCE_SECONDS", 30.0):  # the notice depends on how much was read in time
+            source, notice = opening.source_of_directory(run)
         app = ConsoleApp(source, themes)
         app.desk.say(notice, "limit", seconds=None)
         return app
