@@ -1,6 +1,6 @@
 """The capture gateway: what it trains, stores and holds of a batch, and how fast it answers, beside the cookbook's.
 
-    python benchmarks/capture.py [--json] [--part batch|together|one|steady ...] [--trials 32] [--turns 60]
+    python benchmarks/capture.py [--json] [--part batch|together|busy|one|steady ...] [--trials 32] [--turns 60]
                                  [--rounds 8] [--seconds 20]
 
 Real agents' side over HTTP from a process of its own, real files, a scripted sampler (`capture_sides`), the renderer
@@ -16,6 +16,7 @@ batch     Trials of 60 turns: 2,000 tokens, then 1,050 a turn, of which 350 are 
 together  32 agents whose prompts have 57k to 65k tokens ask at the same moment; a sample takes 0.2 s, and latency
           is what a reply took longer than that. A first request has a conversation that the gateway never saw: all of
           it has to be rendered. Lag is of the gateway's event loop while they wait.
+busy      The same turns while a Harbor runner works trials, eight at a time, as fast as it can.
 one       One client on one connection, prompts of 1,000 tokens, samples that take no time: the whole exchange with
           all that the client's socket and HTTP cost, from which nothing is subtracted.
 steady    Calls of 1,650 new and 350 sampled tokens in conversations of 10 turns, from 32 agents that ask again at
@@ -40,6 +41,8 @@ from report import Beside, Figure, add_json_option, emit
 
 HERE = Path(__file__).resolve().parent
 COOKBOOK = "cookbook"
+WORKING = 8
+"""Trials that run beside the calls of `busy`."""
 
 
 class Bench:
@@ -113,6 +116,25 @@ def together(bench: Bench) -> list[Figure]:
     return figures
 
 
+def busy(bench: Bench) -> list[Figure]:
+    """Latency and lag of long prompts while a runner works its trials beside them."""
+    trials, rounds = bench.arguments.trials, bench.arguments.rounds
+    history = max(1, bench.arguments.turns - rounds - 1)
+    talks = bench.talks("busy", trials, history + rounds + 1, first=2000, new=1310, sampled=350)
+    found = bench.run(
+        "busy", "ours", talks=talks, trials=trials, history=history, rounds=rounds, delay=0.2, working=WORKING
+    )
+    if not found["done"]:
+        raise SystemExit("no trial ended meanwhile")
+    turns = found["turns"]
+    label = f"{trials} turns at once beside {WORKING} trials at work"
+    return [
+        Figure(f"{label}: added latency p99", 1000 * _part(turns["added"], 0.99), "ms", 250.0),
+        Figure(f"{label}: loop lag, most", 1000 * turns["late"][-1], "ms", 50.0),
+        Figure(f"{label}: loop lag p99", 1000 * _part(turns["late"], 0.99), "ms"),
+    ]
+
+
 def one(bench: Bench) -> list[Figure]:
     """What one request costs."""
     count = 100
@@ -149,7 +171,7 @@ def _part(ordered: list[float], part: float) -> float:
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if part != 0.5 else statistics.median(ordered)
 
 
-PARTS = {"batch": batch, "together": together, "one": one, "steady": steady}
+PARTS = {"batch": batch, "together": together, "busy": busy, "one": one, "steady": steady}
 
 
 def main() -> None:

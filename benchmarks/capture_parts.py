@@ -143,6 +143,33 @@ async def together(stage: Stage, options: dict[str, Any]) -> dict[str, Any]:
     return parts
 
 
+async def busy(stage: Stage, options: dict[str, Any]) -> dict[str, Any]:
+    """As `together`, while a runner works real trials, one after the other in each of its places."""
+    from trials import Bench, make_task
+
+    scratch = Path(options["scratch"])
+    runner = Bench(scratch)
+    await runner.pool.start()
+    task, done = make_task(scratch, "busy", "sleep 0.2"), 0
+
+    async def work() -> None:
+        nonlocal done
+        while True:
+            report, _ = await runner.trial(task)
+            if report.rewards != {"reward": 1.0}:
+                raise SystemExit(f"a trial failed: {report}")
+            done += 1
+
+    places = [asyncio.ensure_future(work()) for _ in range(options["working"])]
+    try:
+        return await together(stage, options) | {"done": done}
+    finally:
+        for place in places:
+            place.cancel()
+        await asyncio.gather(*places, return_exceptions=True)
+        await runner.pool.close()
+
+
 async def one(stage: Stage, options: dict[str, Any]) -> dict[str, Any]:
     """One agent after the other, one request at a time."""
     await stage.warm()
@@ -172,7 +199,7 @@ async def _kept(side: Ours | Cookbook) -> int:
     return await asyncio.to_thread(side.rows)
 
 
-PARTS = {"batch": batch, "together": together, "one": one, "steady": steady}
+PARTS = {"batch": batch, "together": together, "busy": busy, "one": one, "steady": steady}
 
 
 async def run(part: str, name: str, options: dict[str, Any]) -> dict[str, Any]:
