@@ -29,7 +29,12 @@ TYPE_AND_CODE: dict[RefusalKind, tuple[str, str | None]] = {
 }
 
 
-def error_body(refusal: RefusedError) -> dict[str, Any]:
-    """`{"error": {"message", "type", "param", "code"}}` for a refusal."""
+def error_body(refusal: RefusedError, *, prompt: str | None = None) -> dict[str, Any]:
+    """`{"error": {"message", "type", "param", "code"}}` for a refusal.
+
+    Args:
+        prompt: where this dialect has the prompt, which is named when it is too long.
+    """
     kind, code = TYPE_AND_CODE[refusal.kind]
-    return {"error": {"message": refusal.message, "type": kind, "param": refusal.param, "code": code}}
+    param = prompt if prompt is not None and refusal.kind == "overflow" else refusal.param
+    return {"error": {"message": refusal.message, "type": kind, "param": param, "code": code}}

@@ -44,7 +44,7 @@ class Responses:
 
     def error(self, refusal: RefusedError) -> dict[str, Any]:
         """`{"error": {...}}`."""
-        return error_body(refusal)
+        return error_body(refusal, prompt="input")
 
     def models(self, model: str) -> dict[str, Any]:
         """A list of one model."""

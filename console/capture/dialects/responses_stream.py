@@ -42,10 +42,10 @@ class ResponsesStream:
 
     def failure(self, refusal: RefusedError) -> bytes:
         """response.failed, which codex reads, and an error event, which makes OpenAI's SDK raise."""
-        error = failed_error(refusal)
+        error, body = failed_error(refusal), error_body(refusal, prompt="input")
         response = self._response("failed", error=error)
         return self._event("response.failed", response=response) + self._event(
-            "error", code=error["code"], message=error["message"], param=refusal.param, **error_body(refusal)
+            "error", code=error["code"], message=error["message"], param=body["error"]["param"], **body
         )
 
     def _response(self, status: str, **given: Any) -> dict[str, Any]:
