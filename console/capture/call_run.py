@@ -252,7 +252,6 @@ class CallRun:
             parts.graph.add(
                 name=self.node,
                 number=self.number,
-                request=self.request,
                 match=prompt.match,
                 parent=prompt.parent,
                 reason=prompt.reason,

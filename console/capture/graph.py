@@ -197,7 +197,6 @@ class Graph:
         *,
         name: str,
         number: int,
-        request: ChatRequest,
         match: Match,
         parent: Node | None,
         reason: str,

@@ -302,7 +302,7 @@ def test_what_cannot_be_kept_raises():
     trial, first = begun()
     match = trial.graph.match(request(list(START), [BASH]))
     fields = {
-        "number": 1, "request": request(list(START), [BASH]), "match": match, "parent": None, "reason": "first",
+        "number": 1, "match": match, "parent": None, "reason": "first",
         "prompt_new": array("i", [1]), "tokens_T": array("i", [2, 3]), "stop_reason": "stop",
         "reply": ChatReply(node="n1x0"),
     }  # fmt: skip

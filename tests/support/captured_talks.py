@@ -106,7 +106,7 @@ class Trial:
         )  # fmt: skip
         first = sum(len(n.tokens_T) for n in self.graph.nodes)
         node = self.graph.add(
-            name=name, number=number, request=request, match=match, parent=parent, reason=reason,
+            name=name, number=number, match=match, parent=parent, reason=reason,
             prompt_new=prompt_new, tokens_T=array("i", tokens),
             logprobs_T=array("f", [-(first + k) / 4096 for k in range(len(tokens))]),  # no two are alike
             stop_reason=stop, reply=reply, policy_version=policy_version,
