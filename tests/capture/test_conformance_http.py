@@ -30,6 +30,7 @@ from conformance_wire import (
     TOLD,
     before_parsing,
     body_problems,
+    checked,
     encoded,
     refusal_problems,
     with_canary,
@@ -58,12 +59,8 @@ async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 def good_rows(path: str) -> list[tuple[Any, str, Any]]:
     """Those that are taken: values out of range get through parsing only."""
-    out_of_range = [(added, "", None) for added, *_ in RANGES]
-    return [row for row in TABLES[path].GOOD if row[0] not in [added for added, *_ in out_of_range]]
-
-
-def told(problems: list[str]) -> str:
-    return "\n".join(problems)
+    out_of_range = [added for added, *_ in RANGES]
+    return [row for row in TABLES[path].GOOD if row[0] not in out_of_range]
 
 
 # --- good ones ------------------------------------------------------------------------------------------------------
@@ -140,7 +137,7 @@ async def test_good_requests_get_a_reply_of_their_dialects_form(bench: Bench, pa
             found.append(f"it says {says} and not {script_says}")
         found += sampling_problems(asked, where, expected) + prompt_problems(asked, where, expected)
         problems += [f"{number} {added}: {problem}" for problem in found]
-    assert not problems, told(problems)
+    assert not problems, "\n".join(problems)
     evidence = (await agent.seal()).evidence
     assert (evidence.calls, evidence.failed, evidence.lost) == (len(rows), 0, 0)
 
@@ -155,7 +152,7 @@ async def test_prompts_of_good_requests_are_counted_as_they_are_sampled_from(ben
         wanted = {"input_tokens": len(bench.sampler.asked[-1].prompt)}
         if (counted.status_code, counted.json(), sampled.status_code) != (200, wanted, 200):
             problems.append(f"{number} {added}: {counted.status_code} {counted.text} {sampled.status_code} {wanted}")
-    assert not problems, told(problems)
+    assert not problems, "\n".join(problems)
     assert (await agent.seal()).evidence.calls == len(rows)
 
 
@@ -208,7 +205,7 @@ async def test_bad_requests_are_told_what_is_wrong_with_them(bench: Bench, path:
         again = await asyncio.gather(*(agent.ask(path, f"{served + number}") for number in range(2)))
         problems.extend(f"after it: {reply.status_code}" for reply in again if reply.status_code != 200)
         served += len(again)
-    assert not problems, told(problems)
+    assert not problems, "\n".join(problems)
     assert len(bench.sampler.asked) == (0 if path == COUNT else served), "nothing bad is sampled"
     evidence = (await agent.seal()).evidence
     assert evidence.lost == 0 and (path == COUNT or evidence.failed == len(rows))
@@ -234,11 +231,6 @@ def test_there_are_as_many_requests_as_there_should_be() -> None:
 
 
 # --- every error, in every dialect ----------------------------------------------------------------------------------
-
-
-def checked(path: str, reply: httpx.Response, kind: str, words: str, param: str | None = None) -> None:
-    problems = list(refusal_problems(path, reply, told=TOLD[kind], param=param, words=words))
-    assert not problems, told(problems)
 
 
 @pytest.mark.parametrize("path", POSTS)
@@ -369,85 +361,3 @@ def stream_failure(path: str, reply: httpx.Response, kind: str, words: str) -> N
         assert body["type"] == "error" and "event: response.failed\n" in reply.text
         body = {"error": body["error"]}
     assert not list(body_problems(path, body, TOLD[kind], None, words))
-
-
-# --- paths and methods ----------------------------------------------------------------------------------------------
-
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND")
-UNKNOWN = (
-    "/v1/completions", "/v1/embeddings", "/v1/responses/resp_1", "/v1/responses/resp_1/cancel", "/v1/messages/batches",
-    "/v1/messages/count_tokens/x", "/v1/chat", "/v1/chat/completions/x", "/v2/messages", "/V1/messages", "/metrics",
-    "/healthz", "/v1/../admin", "/%2e%2e/%2e%2e/etc/passwd", "/v1/files", "/favicon.ico", "/.env",
-)  # fmt: skip
-
-
-def written(path: str) -> list[str]:
-    """Ways in which agents write a path."""
-    bare = path.removeprefix("/v1")
-    return [
-        path,
-        bare,
-        path + "/",
-        "/v1" + path,
-        "/v1/v1" + path + "/",
-        "/" + path,
-        bare + "//",
-        path + "?beta=true&a=%2F",
-    ]
-
-
-@pytest.mark.parametrize("version", [False, True], ids=["plain", "anthropic-version"])
-async def test_every_method_on_every_path(bench: Bench, version: bool) -> None:
-    agent, problems, refused = await bench.open(), [], 0
-    headers = agent.key | ({"anthropic-version": "2023-06-01"} if version else {})
-    family = MESSAGES if version else CHAT
-    places = [(way, path, ("POST",)) for path in POSTS for way in written(path)]
-    places += [
-        (way, family, ("GET", "HEAD")) for path in ("/v1/models", "/v1/models/any/name") for way in written(path)
-    ]
-    places += [(way, family, ("GET", "HEAD")) for way in ("", "/", "/v1", "/v1/", "/v1/v1", "//", "/?a=b")]
-    for way, path, methods in places:
-        for method in METHODS:
-            given = {"json": said(path)} if method == "POST" and methods == ("POST",) else {}
-            reply = await bench.client.request(method, agent.route.url + way, headers=headers, **given)
-            if method in methods:
-                found = [] if reply.status_code == 200 else [f"{reply.status_code}"]
-            elif method == "HEAD":
-                found = [] if (reply.status_code, reply.content) == (405, b"") else [f"{reply.status_code}"]
-            else:
-                found = list(refusal_problems(path, reply, told=TOLD["method"], words=f"use {' or '.join(methods)}"))
-            if method not in methods and reply.headers.get("allow") != ", ".join(methods):
-                found.append(f"Allow is {reply.headers.get('allow')}")
-            refused += method not in methods
-            problems += [f"{method} {way}: {problem}" for problem in found]
-    assert not problems, told(problems)
-    assert bench.capture.refusals == {"method": refused}
-
-
-@pytest.mark.parametrize("version", [False, True], ids=["plain", "anthropic-version"])
-async def test_paths_that_are_not_there(bench: Bench, version: bool) -> None:
-    agent, problems = await bench.open(), []
-    for way in UNKNOWN:
-        family = next((path for path in (RESPONSES, MESSAGES) if way.startswith(path)), MESSAGES if version else CHAT)
-        for method in METHODS:
-            for key in (agent.key, {}):
-                headers = key | ({"anthropic-version": "2023-06-01"} if version else {})
-                url = httpx.URL(agent.route.url).copy_with(raw_path=way.encode())
-                reply = await bench.client.request(method, url, headers=headers)
-                if method == "HEAD":
-                    found = [] if (reply.status_code, reply.content) == (404, b"") else [f"{reply.status_code}"]
-                else:
-                    found = list(refusal_problems(family, reply, told=TOLD["not_found"], words="there is no such path"))
-                problems += [f"{method} {way}: {problem}" for problem in found]
-    assert not problems, told(problems)
-
-
-@pytest.mark.parametrize("path", CALLS)
-async def test_websockets_are_told_to_use_post(bench: Bench, path: str) -> None:
-    agent = await bench.open()
-    upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "a"}
-    for way in written(path):
-        reply = await bench.client.get(agent.route.url + way, headers=agent.key | upgrade)
-        checked(path, reply, "upgrade", "use POST")
-        assert reply.headers["allow"] == "POST"
-    assert (await agent.ask(path)).status_code == 200

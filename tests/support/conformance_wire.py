@@ -135,6 +135,13 @@ def refusal_problems(
             yield f"more than {ECHOED} characters of the body are repeated"
 
 
+def checked(path: str, reply: httpx.Response, kind: str, words: str, param: str | None = None) -> None:
+    """Fail unless a reply is this kind of error, with these words."""
+    problems = list(refusal_problems(path, reply, told=TOLD[kind], param=param, words=words))
+    if problems:
+        raise AssertionError("\n".join(problems))
+
+
 def body_problems(path: str, body: Any, told: Told, param: str | None, words: str) -> Iterator[str]:
     """What is wrong with the body of an error."""
     if path.startswith(MESSAGES):
