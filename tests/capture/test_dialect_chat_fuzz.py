@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-import json
 from typing import Any
 
-import msgspec
-from hypothesis import HealthCheck, given, settings
+from body_fuzz import Change, Spoiler, checked, examples, values, words
+from hypothesis import given
 from hypothesis import strategies as st
 
 from console.capture.chat import ChatRequest
@@ -66,99 +64,33 @@ BODY: dict[str, Any] = {
     "user": "u",
 }
 
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Paths of everything in a body."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path] * bool(path) + [deeper for key, part in inner for deeper in places(part, (*path, key))]
-
-
-PLACES = places(BODY)
-WORDS = st.one_of(
-    st.sampled_from(
-        ["system", "developer", "user", "assistant", "tool", "function", "text", "refusal", "auto", "none"]
-    ),
-    st.sampled_from(["call_n2xbbbbbbbb_0", "n1xaaaaaaaa", "\ud800", "<|im_end|>", "1e999", "{"]),
-    st.text(max_size=8),
+WORDS = words(
+    ["system", "developer", "user", "assistant", "tool", "function", "text", "refusal", "auto", "none"],
+    ["call_n2xbbbbbbbb_0", "n1xaaaaaaaa"],
 )
-LEAVES = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-(2**70), 2**70),
-    st.sampled_from([float("nan"), float("inf"), -0.0, 1.0, 1e308, 10**400, 0, 1, -1]),
-    WORDS,
-)
-KEYS = st.one_of(
-    WORDS, st.sampled_from(["role", "content", "type", "text", "id", "name", "function", "arguments", "summary"])
-)
-VALUES = st.recursive(
-    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=6
-)
-CHANGES = st.lists(
-    st.tuples(st.sampled_from(PLACES), st.sampled_from(["set", "drop", "copy", "wrap"]), VALUES), max_size=4
-)
-
-
-def changed(body: Any, path: tuple[Any, ...], how: str, value: Any) -> None:
-    """Change what is at the path, if it is still there."""
-    try:
-        for step in path[:-1]:
-            body = body[step]
-        last = path[-1]
-        if how == "drop":
-            del body[last]
-        elif how == "copy":
-            body[last] = [copy.deepcopy(body[last]), copy.deepcopy(body[last])]
-        elif how == "wrap":
-            body[last] = {"role": body[last], "content": value}
-        else:
-            body[last] = value
-    except (KeyError, IndexError, TypeError):
-        pass
+KEYS = WORDS | st.sampled_from(["role", "content", "type", "text", "id", "name", "function", "arguments", "summary"])
+VALUES = values(KEYS, WORDS)
+SPOILER = Spoiler(BODY, {"wrap": lambda old, value: {"role": old, "content": value}})
 
 
 def outcome(body: Any) -> ChatRequest | RefusedError:
     dialect = Chat()
-    request: ChatRequest | RefusedError
-    try:
-        request = dialect.parse(body, {})
-    except RefusedError as refusal:
-        request = refusal
-    if isinstance(request, RefusedError):
-        assert request.kind == "request" and request.param and len(request.message) < 400
-        assert json.dumps(dialect.error(request))
-        return request
-    # it can be written down, and nothing in it is what `chat.py` does not say it is
-    again = msgspec.json.decode(msgspec.json.encode(request), type=ChatRequest)
-    assert again == request
-    assert len(request.neutralised) < 100
-    return request
+    return checked(dialect, lambda body: dialect.parse(body, {}), body)
 
 
-@settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
-@given(CHANGES)
-def test_changed_bodies(changes: list[tuple[tuple[Any, ...], str, Any]]) -> None:
-    body = copy.deepcopy(BODY)
-    for path, how, value in changes:
-        changed(body, path, how, value)
-
-    outcome(body)
+@examples(3000)
+@given(SPOILER.changes(VALUES))
+def test_changed_bodies(changes: list[Change]) -> None:
+    outcome(SPOILER.changed(changes))
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(500)
 @given(VALUES)
 def test_other_bodies(body: Any) -> None:
     outcome(body)
 
 
 def test_each_field_as_each_type() -> None:
-    odd: list[Any] = [None, True, 0, -1.5, "", "\udfff", [], {}, [[]], [{}], {"a": {}}, float("nan"), 2**63, "x" * 5000]
-    outcomes: list[bool] = []
-    for path in PLACES:
-        for value in odd:
-            body = copy.deepcopy(BODY)
-            changed(body, path, "set", value)
-            outcomes.append(isinstance(outcome(body), ChatRequest))
-
-    assert len(outcomes) > 800
-    assert 100 < sum(outcomes) < len(outcomes) - 100  # some are taken, some refused
+    taken = [isinstance(outcome(body), ChatRequest) for body in SPOILER.odd()]
+    assert len(taken) > 800
+    assert 100 < sum(taken) < len(taken) - 100  # some are taken, some refused

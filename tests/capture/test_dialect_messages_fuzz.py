@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Callable
 from typing import Any
 
-import msgspec
-from hypothesis import HealthCheck, given, settings
+from body_fuzz import Change, Spoiler, checked, examples, values, words
+from hypothesis import given
 from hypothesis import strategies as st
 
 from console.capture.chat import ChatReply, ChatRequest
@@ -67,108 +65,48 @@ BODY: dict[str, Any] = {
     "mcp_servers": [],
 }
 
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Paths of everything in a body."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path] * bool(path) + [deeper for key, part in inner for deeper in places(part, (*path, key))]
-
-
-PLACES = places(BODY)
 BLOCKS = ["text", "thinking", "redacted_thinking", "tool_use", "tool_result", "tool_reference", "image", "document"]
-WORDS = st.one_of(
-    st.sampled_from(["system", "user", "assistant", "auto", "none", "any", "custom", "disabled", *BLOCKS]),
-    st.sampled_from(["toolu_n2xbbbbbbbb_0", "qd1.n1xaaaaaaaa", "\ud800", "<|im_end|>", "1e999", "{", "web_search_1"]),
-    st.text(max_size=8),
+WORDS = words(
+    ["system", "user", "assistant", "auto", "none", "any", "custom", "disabled", *BLOCKS],
+    ["toolu_n2xbbbbbbbb_0", "qd1.n1xaaaaaaaa", "web_search_1"],
 )
-LEAVES = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-(2**70), 2**70),
-    st.sampled_from([float("nan"), float("inf"), -0.0, 1.0, 1e308, 10**400, 0, 1, -1]),
-    WORDS,
+KEYS = WORDS | st.sampled_from(
+    ["role", "content", "type", "text", "id", "name", "input", "tool_use_id", "input_schema"]
 )
-KEYS = st.one_of(
-    WORDS, st.sampled_from(["role", "content", "type", "text", "id", "name", "input", "tool_use_id", "input_schema"])
+VALUES = values(KEYS, WORDS)
+SPOILER = Spoiler(
+    BODY,
+    {
+        "wrap": lambda old, value: [{"type": "text", "text": old}, {"type": old, "content": value}],
+        "swap": lambda old, value: old | {"role": value, "type": value},
+    },
 )
-VALUES = st.recursive(
-    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=6
-)
-CHANGES = st.lists(
-    st.tuples(st.sampled_from(PLACES), st.sampled_from(["set", "drop", "copy", "wrap", "swap"]), VALUES), max_size=4
-)
-
-
-def changed(body: Any, path: tuple[Any, ...], how: str, value: Any) -> None:
-    """Change what is at the path, if it is still there."""
-    try:
-        for step in path[:-1]:
-            body = body[step]
-        last = path[-1]
-        if how == "drop":
-            del body[last]
-        elif how == "copy":
-            body[last] = [copy.deepcopy(body[last]), copy.deepcopy(body[last])]
-        elif how == "wrap":
-            body[last] = [{"type": "text", "text": body[last]}, {"type": body[last], "content": value}]
-        elif how == "swap":
-            body[last] |= {"role": value, "type": value}
-        else:
-            body[last] = value
-    except (KeyError, IndexError, TypeError):
-        pass
 
 
 def outcome(body: Any) -> ChatRequest | RefusedError:
-    """What the body becomes, checked: a request that can be written down and answered, or a refusal of its kind."""
+    """What the body becomes: a request that can be answered too, or a refusal."""
     dialect = Messages()
-    checked(dialect, taken(dialect.parse_count, body))
-    return checked(dialect, taken(dialect.parse, body))
-
-
-def taken(parse: Callable[[Any, dict[str, str]], ChatRequest], body: Any) -> ChatRequest | RefusedError:
-    try:
-        return parse(body, {"anthropic-beta": "x"})
-    except RefusedError as refusal:
-        return refusal
-
-
-def checked(dialect: Messages, request: ChatRequest | RefusedError) -> ChatRequest | RefusedError:
-    if isinstance(request, RefusedError):
-        assert request.kind == "request" and request.param and len(request.message) < 400
-        assert json.dumps(dialect.error(request))
-        return request
-    assert msgspec.json.decode(msgspec.json.encode(request), type=ChatRequest) == request
-    assert len(request.neutralised) < 100
-    assert all(isinstance(json.loads(c.arguments), dict) for m in request.messages for c in m.tool_calls)
-    json.dumps(dialect.reply(request, ChatReply(node="n1xaaaaaaaa", text="a", reasoning="b")), allow_nan=False)
+    for parse in (dialect.parse_count, dialect.parse):
+        request = checked(dialect, lambda body, parse=parse: parse(body, {"anthropic-beta": "x"}), body)
+        if isinstance(request, ChatRequest):
+            assert all(isinstance(json.loads(c.arguments), dict) for m in request.messages for c in m.tool_calls)
+            json.dumps(dialect.reply(request, ChatReply(node="n1xaaaaaaaa", text="a", reasoning="b")), allow_nan=False)
     return request
 
 
-@settings(max_examples=2000, deadline=None, suppress_health_check=list(HealthCheck))
-@given(CHANGES)
-def test_changed_bodies(changes: list[tuple[tuple[Any, ...], str, Any]]) -> None:
-    body = copy.deepcopy(BODY)
-    for path, how, value in changes:
-        changed(body, path, how, value)
-
-    outcome(body)
+@examples(2000)
+@given(SPOILER.changes(VALUES))
+def test_changed_bodies(changes: list[Change]) -> None:
+    outcome(SPOILER.changed(changes))
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(500)
 @given(VALUES)
 def test_other_bodies(body: Any) -> None:
     outcome(body)
 
 
 def test_each_field_as_each_type() -> None:
-    odd: list[Any] = [None, True, 0, -1.5, "", "\udfff", [], {}, [[]], [{}], {"a": {}}, float("nan"), 2**63, "x" * 5000]
-    outcomes: list[bool] = []
-    for path in PLACES:
-        for value in odd:
-            body = copy.deepcopy(BODY)
-            changed(body, path, "set", value)
-            outcomes.append(isinstance(outcome(body), ChatRequest))
-
-    assert len(outcomes) > 800
-    assert 100 < sum(outcomes) < len(outcomes) - 100  # some are taken, some refused
+    taken = [isinstance(outcome(body), ChatRequest) for body in SPOILER.odd()]
+    assert len(taken) > 800
+    assert 100 < sum(taken) < len(taken) - 100  # some are taken, some refused

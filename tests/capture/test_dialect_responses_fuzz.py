@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from typing import Any
 
-import msgspec
-from hypothesis import HealthCheck, given, settings
+from body_fuzz import Change, Spoiler, checked, examples, values, words
+from hypothesis import given
 from hypothesis import strategies as st
 
-from console.capture.chat import ChatMessage, ChatReply, ChatRequest, ToolCall
+from console.capture.chat import ChatReply, ChatRequest, ToolCall
 from console.capture.dialects.responses import Responses
 from console.capture.refusals import RefusedError
 
@@ -80,39 +79,16 @@ BODY: dict[str, Any] = {
     "service_tier": "auto",
 }
 
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Paths of everything in a body."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path] * bool(path) + [deeper for key, part in inner for deeper in places(part, (*path, key))]
-
-
-PLACES = places(BODY)
-WORDS = st.one_of(
-    st.sampled_from(["system", "developer", "user", "assistant", "message", "reasoning", "function_call", "namespace"]),
-    st.sampled_from(
-        ["input_text", "compaction_trigger", "output_text", "custom", "function", "mcp", "item_reference", "none"]
-    ),
-    st.sampled_from(["call_n2xbbbbbbbb_0", "qd1.n2xbbbbbbbb", "\ud800", "<|im_end|>", "1e999", "{"]),
-    st.text(max_size=8),
+WORDS = words(
+    ["system", "developer", "user", "assistant", "message", "reasoning", "function_call", "namespace"],
+    ["input_text", "compaction_trigger", "output_text", "custom", "function", "mcp", "item_reference", "none"],
+    ["call_n2xbbbbbbbb_0", "qd1.n2xbbbbbbbb"],
 )
-LEAVES = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-(2**70), 2**70),
-    st.sampled_from([float("nan"), float("inf"), -0.0, 1.0, 1e308, 10**400, 0, 1, -1]),
-    WORDS,
+KEYS = WORDS | st.sampled_from(
+    ["role", "content", "type", "text", "id", "name", "call_id", "arguments", "summary", "output"]
 )
-KEYS = st.one_of(
-    WORDS,
-    st.sampled_from(["role", "content", "type", "text", "id", "name", "call_id", "arguments", "summary", "output"]),
-)
-VALUES = st.recursive(
-    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=6
-)
-CHANGES = st.lists(
-    st.tuples(st.sampled_from(PLACES), st.sampled_from(["set", "drop", "copy", "wrap"]), VALUES), max_size=4
-)
+VALUES = values(KEYS, WORDS)
+SPOILER = Spoiler(BODY, {"wrap": lambda old, value: {"type": old, "role": "user", "content": value}})
 REPLY = ChatReply(
     node="n3xcccccccc",
     text="x",
@@ -121,43 +97,14 @@ REPLY = ChatReply(
 )
 
 
-def changed(body: Any, path: tuple[Any, ...], how: str, value: Any) -> None:
-    """Change what is at the path, if it is still there."""
-    try:
-        for step in path[:-1]:
-            body = body[step]
-        last = path[-1]
-        if how == "drop":
-            del body[last]
-        elif how == "copy":
-            body[last] = [copy.deepcopy(body[last]), copy.deepcopy(body[last])]
-        elif how == "wrap":
-            body[last] = {"type": body[last], "role": "user", "content": value}
-        else:
-            body[last] = value
-    except (KeyError, IndexError, TypeError):
-        pass
-
-
 def outcome(body: Any) -> ChatRequest | RefusedError:
+    """What the body becomes: a request that can be answered too, or a refusal."""
     dialect = Responses()
-    request: ChatRequest | RefusedError
-    try:
-        request = dialect.parse(body, {})
-    except RefusedError as refusal:
-        request = refusal
-    if isinstance(request, RefusedError):
-        assert request.kind == "request" and request.param and len(request.message) < 400
-        assert json.dumps(dialect.error(request))
-        return request
-    # it can be written down, encoded for a prompt and answered
-    again = msgspec.json.decode(msgspec.json.encode(request), type=ChatRequest)
-    assert again == request
-    assert len(request.neutralised) < 100
-    assert all(isinstance(message, ChatMessage) for message in request.messages)
-    json.dumps(dialect.reply(request, REPLY), allow_nan=False, ensure_ascii=False).encode()
-    stream = dialect.stream(request, REPLY.node, 1, "m")
-    assert stream.opening() and stream.final(REPLY)
+    request = checked(dialect, lambda body: dialect.parse(body, {}), body)
+    if isinstance(request, ChatRequest):
+        json.dumps(dialect.reply(request, REPLY), allow_nan=False, ensure_ascii=False).encode()
+        stream = dialect.stream(request, REPLY.node, 1, "m")
+        assert stream.opening() and stream.final(REPLY)
     return request
 
 
@@ -165,22 +112,19 @@ def test_the_body_before_it_is_changed() -> None:
     assert isinstance(outcome(BODY), ChatRequest)
 
 
-@settings(max_examples=2500, deadline=None, suppress_health_check=list(HealthCheck))
-@given(CHANGES)
-def test_changed_bodies(changes: list[tuple[tuple[Any, ...], str, Any]]) -> None:
-    body = copy.deepcopy(BODY)
-    for path, how, value in changes:
-        changed(body, path, how, value)
-    outcome(body)
+@examples(2500)
+@given(SPOILER.changes(VALUES))
+def test_changed_bodies(changes: list[Change]) -> None:
+    outcome(SPOILER.changed(changes))
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(500)
 @given(st.lists(st.dictionaries(KEYS, VALUES, max_size=5), max_size=5))
 def test_items_of_any_form(items: list[Any]) -> None:
     outcome({"input": items})
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(500)
 @given(VALUES)
 def test_anything_at_all(body: Any) -> None:
     outcome(body)
