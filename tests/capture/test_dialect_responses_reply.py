@@ -13,7 +13,7 @@ from console.capture import ids
 from console.capture.chat import ChatMessage, ChatReply, ChatRequest, ToolCall
 from console.capture.dialects import sse
 from console.capture.dialects.responses import Responses
-from console.capture.refusals import RefusalKind, RefusedError, overflow
+from console.capture.refusals import RefusalKind, RefusedError, bad_request, overflow
 
 NODE = "n3xcccccccc"
 TOOLS: list[dict[str, Any]] = [
@@ -272,3 +272,8 @@ def test_what_can_be_large_is_sent_once() -> None:
 
 def test_models() -> None:
     assert [entry["id"] for entry in Responses().models("policy")["data"]] == ["policy"]
+
+
+def test_an_error_about_the_messages_names_the_field_that_they_are_in() -> None:
+    error = Responses().error(bad_request("messages", "cannot be expressed by this renderer"))["error"]
+    assert (error["param"], error["message"]) == ("input", "'input' cannot be expressed by this renderer")

@@ -33,8 +33,10 @@ def error_body(refusal: RefusedError, *, prompt: str | None = None) -> dict[str,
     """`{"error": {"message", "type", "param", "code"}}` for a refusal.
 
     Args:
-        prompt: where this dialect has the prompt, which is named when it is too long.
+        prompt: where this dialect has the messages, by which name they are then called.
     """
     kind, code = TYPE_AND_CODE[refusal.kind]
-    param = prompt if prompt is not None and refusal.kind == "overflow" else refusal.param
-    return {"error": {"message": refusal.message, "type": kind, "param": param, "code": code}}
+    param, message = refusal.param, refusal.message
+    if prompt is not None and param == "messages":
+        param, message = prompt, message.replace("'messages'", f"'{prompt}'", 1)
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
