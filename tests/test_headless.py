@@ -399,3 +399,18 @@ def test_a_watcher_leaves_the_run_alone(engine_process, command_process):
             assert command.wait(20) == 129
         assert "Traceback" not in command.stderr.read()
     assert engine.poll() is None
+
+
+def test_a_status_has_what_was_captured() -> None:
+    stats = ev.CaptureStats(
+        seq=1, ts=1.0, calls=9, sampled_tokens=90, trained_tokens=70, bridged=6, unbridged={"first": 1, "tools": 2},
+        refusals={"busy": 1}, excluded={"aux": 1}, temperature_low=0.7, temperature_high=1.0,
+    )  # fmt: skip
+    view = fold([stats, ev.SamplingProbed(seq=2, ts=2.0, tempered=True)])
+    captured = status_record(view)["capture"]
+    assert captured["tokens"] == {"prompt": 0, "sampled": 90, "trained": 70}
+    assert (captured["bridged"], captured["unbridged"]) == (6, {"first": 1, "tools": 2})
+    assert captured["untrained"] == {"aux": 1}
+    assert (captured["refusals"], captured["temperatures"]) == ({"busy": 1}, [0.7, 1.0])
+    assert captured["logprobs_tempered"] is True
+    assert any("75 % of continuing calls bridged" in line for line in status_lines("live", view))

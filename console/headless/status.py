@@ -43,7 +43,9 @@ def status_lines(condition: str, view: RunView) -> list[str]:
     reachable = {True: "reachable", False: f"unreachable: {s.gateway.detail}", None: "not probed yet"}
     latency = "" if s.gateway.latency_ms is None else f", {s.gateway.latency_ms:.0f} ms"
     lines.append(f"gateway  {reachable[s.gateway.reachable]}{latency}")
-    lines.append(f"capture  {s.capture.sampled_tokens} tokens sampled, {s.capture.lost} calls lost")
+    bridged = s.capture.bridge_rate
+    rate = "" if bridged is None else f", {100 * bridged:.0f} % of continuing calls bridged"
+    lines.append(f"capture  {s.capture.sampled_tokens} tokens sampled, {s.capture.lost} calls lost{rate}")
     if s.stop_requested:
         lines.append(f"stop     requested ({s.stop_requested.replace('_', ' ')})")
     if s.paused:
@@ -68,9 +70,20 @@ def status_record(view: RunView) -> dict[str, Any]:
         "capture": {
             "calls": s.capture.calls,
             "failed": s.capture.failed,
-            "tokens": {"prompt": s.capture.prompt_tokens, "sampled": s.capture.sampled_tokens},
+            "tokens": {
+                "prompt": s.capture.prompt_tokens,
+                "sampled": s.capture.sampled_tokens,
+                "trained": s.capture.trained_tokens,
+            },
             "lost": s.capture.lost,
             "no_logprobs": s.capture.no_logprobs,
+            "inflight": s.capture.inflight,
+            "bridged": s.capture.bridged,
+            "unbridged": s.capture.unbridged,
+            "refusals": s.capture.refusals,
+            "untrained": s.capture.excluded,
+            "temperatures": [s.capture.temperature_low, s.capture.temperature_high],
+            "logprobs_tempered": s.capture.tempered,
         },
         "paused": s.paused,
         "alarms": [
