@@ -24,7 +24,7 @@ from console.headless.status import status_line, status_lines, status_record
 from console.journal import events as ev
 from console.records.run_dir import RunRecord
 from console.state.model import AlarmState, RunState
-from console.state.reduce import RunView, apply
+from console.state.reduce import RunView, apply, fold
 
 ENGINE = Path(__file__).parent / "control" / "small_engine.py"
 OWNER = """
