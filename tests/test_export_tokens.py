@@ -211,3 +211,20 @@ def test_it_needs_none_of_the_engine(run: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, str(run)], capture_output=True, text=True, check=True)
     assert len(done.stdout.splitlines()) == 9
+
+
+def test_files_that_are_gone_are_told_of_and_cost_their_own_rows_only(run: Path, export) -> None:
+    with JournalWriter(run / "journal", snapshot=lambda: (b"{}", 0)) as journal:
+        for trial in range(2, 8):
+            journal.append(ev.TrialFinished(step=0, group=0, trial=trial, outcome="completed", reward=1.0, turns=2))
+        journal.append(ev.TrialFinished(step=0, group=1, trial=1, outcome="no_samples", cause="no_calls"))
+        journal.append(ev.TrialTurn(step=1, group=0, trial=1, turn=1))
+    code, rows, err = export(run, "--tokens")
+    assert code == 10 and len(rows) == 4
+    assert err.splitlines()[0] == (
+        f"quarterdeck: {run}/capture: calls were captured whose files are gone: "
+        "s0.g0.t2.y0, s0.g0.t3.y0, s0.g0.t4.y0, s0.g0.t5.y0 and 3 more"
+    )
+    code, _, err = export(run, "--tokens", "--step", "1")
+    assert code == 10 and "gone: s1.g0.t1.y0\n" in err
+    assert export(run, "--tokens", "--group", "g1", "--trial", "t1")[0] == 0

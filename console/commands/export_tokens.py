@@ -17,6 +17,7 @@ from console.records.token_rows import (
     Selection,
     TrialFacts,
     chosen_files,
+    missing,
     place_of,
     summary,
     token_rows,
@@ -36,6 +37,9 @@ Step, group, trial and try count from 0; `name` is the screen's. As long as a tr
 or its engine was killed, all answered calls count, in sequences that extend each other.
 
 """
+NAMED = 4
+"""Missing files that are named."""
+
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
@@ -116,6 +120,10 @@ def export_tokens(
     told = Told()
     facts = _facts(run_dir, told)
     files = _chosen(run_dir, selection, facts)
+    if gone := missing(selection, facts, files):
+        named = ", ".join(gone[:NAMED]) + (f" and {len(gone) - NAMED} more" if len(gone) > NAMED else "")
+        told.lines.append(f"{run_dir}/capture: calls were captured whose files are gone: {named}")
+        told.exit_code = RecordingError.exit_code
     progress.total = len(files)
     counts = Counts()
     for number, (place, path) in enumerate(files):

@@ -40,12 +40,14 @@ class TrialFacts(msgspec.Struct):
     Attributes:
         run_id: of the run; tasks: by step and group; ends: of each try that has ended, the last time it did.
         counts: by step, group and trial, which try counts: the last one of the last engine that ran the trial.
+        called: tries that made model calls, so that there should be a file of each.
     """
 
     run_id: str = ""
     tasks: dict[tuple[int, int], str] = {}
     ends: dict[Place, ev.TrialFinished] = {}
     counts: dict[tuple[int, int, int], int] = {}
+    called: set[Place] = set()
 
 
 class Counts(msgspec.Struct):
@@ -86,6 +88,8 @@ def trial_facts(record: RunRecord) -> TrialFacts:
                 trial = (event.step, event.group, event.trial)
                 ran[trial] = max(ran.get(trial, (0, 0)), (engine, event.try_))
                 place = (*trial, event.try_)
+                if isinstance(event, ev.TrialTurn) or (isinstance(event, ev.TrialFinished) and event.turns):
+                    facts.called.add(place)
                 if isinstance(event, ev.TrialFinished):
                     facts.ends[place], ended[place] = event, engine
                 elif ended.get(place, engine) != engine:
@@ -120,6 +124,19 @@ def chosen_files(run_dir: Path, wanted: Selection, facts: TrialFacts) -> list[tu
         last |= {trial: try_ for trial, try_ in facts.counts.items() if (*trial, try_) in found}
         found = {place: path for place, path in found.items() if last[place[:3]] == place[3]}
     return sorted(found.items())
+
+
+def missing(wanted: Selection, facts: TrialFacts, files: list[tuple[Place, Path]]) -> list[str]:
+    """Names of the files that are wanted, that the journal knows of, and that are not there."""
+    there = {place for place, _ in files}
+    return [
+        f"s{step}.g{group}.t{trial}.y{try_}"
+        for step, group, trial, try_ in sorted(facts.called - there)
+        if wanted.step in (None, step)
+        and wanted.group in (None, group)
+        and wanted.trial in (None, trial)
+        and (wanted.all_tries or facts.counts[step, group, trial] == try_)
+    ]
 
 
 def token_rows(
