@@ -36,7 +36,7 @@ def capture_lines(scene: Scene, cells: int, rows: int) -> list[Line]:
     def tally(name: str, counts: dict[str, int]) -> Line:
         ranked = sorted(counts.items(), key=lambda item: -item[1])
         text = " ".join(f"{sanitize(reason, limit=20)} {count(number)}" for reason, number in ranked[:8])
-        return line(Span(f" {name:<9}", "muted"), Span(text or "--"))
+        return line(Span(f" {name:<9} ", "muted"), Span(text or "--"))
 
     lines = [
         row("rtt", "--" if g.latency_ms is None else short_time(g.latency_ms / 1000), g.latencies),
