@@ -66,11 +66,13 @@ class TrialContent:
             content.over = ends.over or ends.stopped or (ask.group, ask.trial, ask.try_) in ends.dirs
             calls = self._calls.of(ask.step, _key(ask))
             with calls.lock:
-                calls.file.refresh()
+                there = calls.file.refresh()
                 content.calls = calls.file.answered
                 if ask.kind in ("transcript", "tokens"):
                     if not keys:
                         content.note = "no calls of this step were captured"
+                    elif content.over and not there:
+                        content.note = "there is no file of this try's calls: none were captured, or it is gone"
                     elif not calls.file.complete:
                         content.note = "the captured calls of this trial are still being looked through"
                     fill = _fill_tokens if ask.kind == "tokens" else _fill_transcript
@@ -237,7 +239,9 @@ def _fill_tokens(content: Content, ask: Ask, file: CapturedTrialFile) -> None:
     if cursor <= 0:
         number, start = (file.answered - 1 if ask.call < 0 else ask.call), 0
     if not 0 <= number < file.answered:
-        if file.complete and not content.note:
+        if file.damage:
+            content.note = file.damage
+        elif file.complete and not content.note:
             content.note = f"call {number + 1} was not captured" if ask.call >= 0 else "no call was captured yet"
         content.more = not file.complete
         return

@@ -494,3 +494,22 @@ def test_many_trials_and_threads_share_few_indexes(run, monkeypatch):
     for thread in threads:
         thread.join()
     assert failures == [] and len(run.content._calls._tries) == 5
+
+
+@pytest.mark.parametrize("kind", ["transcript", "tokens"])
+def test_calls_whose_file_is_gone_are_not_said_to_have_never_been(run, kind):
+    run.log()
+    run.log("s0.g0.t1.y0")
+    run.end()
+    assert run.ask(kind).note == ""
+    run.file().path.unlink()
+    assert run.ask(kind).note == "there is no file of this try's calls: none were captured, or it is gone"
+
+
+def test_damage_is_told_with_the_tokens_too(run):
+    run.log()
+    run.log()
+    run.end()
+    whole = run.file().path.read_bytes()
+    run.file().path.write_bytes(whole[:40] + bytes([whole[40] ^ 1]) + whole[41:])
+    assert "damaged at byte" in run.ask("tokens").note
