@@ -18,6 +18,7 @@ from console.capture.base import CallReport, Route
 from console.capture.captured import CapturedTrial
 from console.journal import events as ev
 from console.outcomes.classes import CallEvidence, OutcomeClass, TrialEvidence, Verdict
+from console.records.redact import HIDDEN
 from console.training.slots import Slots
 from console.training.trial_context import EVIDENCE_TEXT, PolicyStopError, Totals, TrialBrokenError, TrialContext
 from console.trials.protocol import StartTrial, TrialProgress, TrialReport
@@ -258,7 +259,7 @@ class TrialRun:
         finally:
             live.gone()
             captured = await route.seal()
-        return report, captured
+        return _without(report, route.api_key), captured
 
     def _on_progress(self, progress: TrialProgress, route: Route, live: _SandboxCounter) -> None:
         if progress.phase == "environment":
@@ -369,6 +370,17 @@ class _SandboxCounter:
         if self._live:
             self._live = False
             self._totals.sandboxes -= 1
+
+
+def _without(report: TrialReport, secret: str) -> TrialReport:
+    """The report without the trial's token: an agent's error may name it, and goes on to journals, logs and alarms."""
+    if secret and secret in report.exception_message + report.verifier_output:
+        report = msgspec.structs.replace(
+            report,
+            exception_message=report.exception_message.replace(secret, HIDDEN),
+            verifier_output=report.verifier_output.replace(secret, HIDDEN),
+        )
+    return report
 
 
 def _evidence(report: TrialReport, calls: CallEvidence, cancelled_by: str | None) -> TrialEvidence:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from trial_stage import BUG, GOOD, LOST, Stage
+from trial_stage import BUG, GOOD, LOST, Route, Stage
 from whole_runs import until
 
 from console.errors import UsageError
@@ -357,3 +357,16 @@ async def test_a_trial_whose_turn_comes_with_a_pause_waits_for_its_end() -> None
     stage.gate.set()
     await ended(group, task)
     assert next(e.phase for e in stage.events if isinstance(e, ev.TrialPhase)) == "create"
+
+
+async def test_the_trials_token_stays_out_of_what_is_told_of_its_end(stage, monkeypatch):
+    monkeypatch.setattr(Route, "api_key", "zx81-secret")
+    group = stage.group(on_failure="stop")
+    said = "401 for zx81-secret, see zx81-secret"
+    stage.script["s0.g0.t0.y0"] = BUG | {"exception_message": said, "verifier_output": said}
+    stage.gate.set()
+    with pytest.raises(PolicyStopError) as stopped:
+        await group.run()
+    told = [event for event in stage.events if isinstance(event, ev.TrialFinished) and event.trial == 0]
+    assert told[0].evidence.endswith("401 for [redacted], see [redacted]")
+    assert "zx81" not in f"{stopped.value} {stage.events}"
