@@ -150,6 +150,9 @@ def run_console(
     # Mono and a chosen theme are the answer to NO_COLOR. Textual's own is a filter over the theme's colours, and it
     # makes the terminal's default colours black on black.
     os.environ.pop("NO_COLOR", None)
+    # Shells export the size that the terminal had when they were started; it would hide every change from us.
+    for name in ("COLUMNS", "LINES"):
+        os.environ.pop(name, None)
     gc.disable()  # while modules are loaded there is nothing to collect, only much to look through
     from console.tui import terminal_input
     from console.tui.app import CLICKS_OFF, ConsoleApp
