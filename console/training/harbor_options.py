@@ -60,7 +60,8 @@ class HarborOptions(msgspec.Struct, frozen=True, kw_only=True):
         Literal["keep", "template"],
         Meta(
             description="What becomes of earlier thoughts in a conversation: `keep` leaves them as they were sampled, "
-            "`template` lets the chat template drop them, and every turn is then trained apart."
+            "`template` lets the chat template drop them: a turn is then trained apart wherever that changes what came "
+            "before."
         ),
     ] = "keep"
     train: Annotated[
