@@ -312,7 +312,8 @@ class TrialCalls:
             late=self._parts.late,
         )
         trained = sum(bool(turn.tokens_T) for segment in captured.segments for turn in segment.turns)
-        return replace(captured, evidence=replace(captured.evidence, trained=trained))
+        evidence = replace(captured.evidence, trained=trained)
+        return replace(captured, evidence=evidence, refused=self._evidence.refused())
 
 
 def leave(run: CallRun) -> None:

@@ -46,6 +46,7 @@ class CapturedTrial(msgspec.Struct, kw_only=True, frozen=True):
         segments: what may be trained; excluded: answered calls that are not, by reason.
         evidence: what happened to the calls; prompt_tokens: as sent to the sampler, summed over the calls.
         bridged: calls whose prompt extends an earlier call's; unbridged: the others by reason (`first` among them).
+        refused: requests that got an error instead of a sample, by kind of failure as `CallEvidence` names them.
         policy_version: of the weights that sampled all of it, None when it is not known.
     """
 
@@ -55,4 +56,5 @@ class CapturedTrial(msgspec.Struct, kw_only=True, frozen=True):
     prompt_tokens: int = 0
     bridged: int = 0
     unbridged: dict[str, int] = {}
+    refused: dict[str, int] = {}
     policy_version: int | None = None

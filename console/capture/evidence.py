@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 
 from console.capture.base import CallReport
@@ -36,6 +37,7 @@ class Evidence:
         self._backend_seconds = 0.0
         self._counted_until = 0.0
         self._overflowed = self._truncated = False
+        self._refused: Counter[str] = Counter()
 
     def answered(self, stop_reason: str, prompt_tokens: int, sampled_tokens: int, started: float) -> None:
         """A call was answered. `started`: monotonic. An answer without a single token is no sample."""
@@ -57,6 +59,8 @@ class Evidence:
         """A call ended without an answer. `kind`: as `CallReport.status` and `CallEvidence.last_failure` have it."""
         seconds = time.monotonic() - started
         self._failed += 1
+        if kind != "client":  # nobody was there to be told
+            self._refused[kind] += 1
         self._figures.failed += 1
         self._last_failure, self._last_failure_text = kind, text[:FAILURE_TEXT]
         self._overflowed = self._overflowed or kind == "overflow"
@@ -77,6 +81,10 @@ class Evidence:
         """A sample that the gateway gave cannot be kept: the trial is not whole any more."""
         self._lost += 1
         self._figures.lost += 1
+
+    def refused(self) -> dict[str, int]:
+        """Requests that got an error so far, by kind of failure."""
+        return dict(self._refused)
 
     def taken(self) -> CallEvidence:
         """What happened so far."""

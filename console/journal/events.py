@@ -211,6 +211,7 @@ class TrialFinished(Event, tag="trial.finished"):
         seconds: phase name to seconds; the key `total` is the whole.
         segments: sequences that may be trained; bridged: calls whose prompt extends an earlier one's; unbridged: the
             others by reason, `first` among them; excluded: answered calls that never train, by reason.
+        refused: requests that got an error instead of a sample, by kind.
     """
 
     step: int
@@ -233,6 +234,7 @@ class TrialFinished(Event, tag="trial.finished"):
     bridged: int = 0
     unbridged: dict[str, int] = {}
     excluded: dict[str, int] = {}
+    refused: dict[str, int] = {}
 
 
 class TrialHeld(Event, tag="trial.held"):

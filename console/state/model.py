@@ -54,6 +54,7 @@ class TrialState(msgspec.Struct, kw_only=True):
     bridged: int = 0
     unbridged: dict[str, int] = {}
     excluded: dict[str, int] = {}
+    refused: dict[str, int] = {}
 
 
 class GroupState(msgspec.Struct, kw_only=True):

@@ -16,6 +16,8 @@ REASONS = {
     "renderer": "the renderer has no bridge",
     "template": "the template drops earlier thoughts",
 }
+NOT_REFUSED = frozenset({"auth", "early", "sealed", "not_found", "method", "busy", "cancelled"})
+"""Kinds of refusals that say nothing about what agents ask for: from outside a trial, to be tried again, or unheard."""
 
 
 def captured(look: Look) -> Iterator[Finding]:
@@ -58,6 +60,26 @@ def unbridged(look: Look) -> Iterator[Finding]:
         consequence="prompts are trained and stored again and again, at many times the cost",
         remedy="look at how the agent sends its history; keep harbor.history_thinking=keep",
         figure=rate,
+        basis=worst,
+    )
+
+
+def refused(look: Look) -> Iterator[Finding]:
+    """Agents ask for what they do not get. They go on somehow, so that nothing else shows it."""
+    c, limits = look.state.capture, look.limits
+    kinds = {kind: count for kind, count in c.refusals.items() if kind not in NOT_REFUSED and count > 0}
+    refusals = sum(kinds.values())
+    requests = c.calls + refusals
+    if not kinds or requests < limits.bridge_calls or refusals / requests < limits.refused_share:
+        return
+    worst = max(kinds, key=lambda kind: kinds[kind])
+    yield Finding(
+        key="capture.refused",
+        level=WARNING,
+        text=f"{refusals} of {requests} requests were refused; mostly {clean(worst)} ({kinds[worst]})",
+        consequence="the agent does not get what it asks for; its trials score as they are",
+        remedy="look at a trial's transcript: the refusal names the field",
+        figure=refusals / requests,
         basis=worst,
     )
 
@@ -105,4 +127,4 @@ _RATIOS = {
     None: "PPO ratios may be wrong from the first step on",
 }
 WHATEVER = (captured,)
-WHILE_LIVE = (unbridged, single_calls, temperature)
+WHILE_LIVE = (unbridged, refused, single_calls, temperature)

@@ -96,8 +96,11 @@ class AlarmThresholds(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="Share of continuing model calls that extend an earlier one below which it warns."),
     ] = 0.5
     bridge_calls: Annotated[
-        float, Meta(description="Continuing model calls that must have been made before that share is judged.")
+        float, Meta(description="Continuing model calls, or requests, that must have come before shares are judged.")
     ] = 50.0
+    refused_share: Annotated[
+        float, Meta(description="Share of the agents' requests that were refused, not counting busy ones, that warns.")
+    ] = 0.25
 
     # --- learning ---
     no_signal_share: Annotated[

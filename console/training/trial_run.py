@@ -308,6 +308,7 @@ class TrialRun:
             bridged=captured.bridged,
             unbridged=captured.unbridged,
             excluded=captured.excluded,
+            refused=captured.refused,
             seconds={name: round(value, 4) for name, value in report.seconds.items()},
         )
         return TrialResult(trial=self.trial, try_=self.try_, verdict=verdict, captured=captured, report=report)

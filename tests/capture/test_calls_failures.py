@@ -410,3 +410,20 @@ async def test_the_render_worker_takes_trials_in_turn(gate):
     with pytest.raises(ZeroDivisionError):
         await workers.run("d", lambda: 1 / 0)
     workers.close()
+
+
+async def test_what_was_refused_is_counted_by_kind(open_stage):
+    stage = open_stage([backend_error(), said("fine")])
+    await refused(stage)
+    await stage.ask(ASK)
+    for _ in range(2):
+        await refused(stage, temperature=-1.0)
+    await refused(stage, [user("word " * 9000)])
+    gone = asyncio.create_task(stage.ask([user("Nobody waits for this.")]))
+    while not stage.calls.inflight:  # noqa: ASYNC110 - the very moment
+        await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.gather(gone, return_exceptions=True)
+    captured = await stage.calls.seal()
+    assert captured.refused == {"backend": 1, "request": 2, "overflow": 1}
+    assert captured.evidence.failed == 5, "one of them had gone away"

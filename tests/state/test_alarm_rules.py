@@ -480,3 +480,19 @@ def test_trials_of_one_call() -> None:
     finding = one(live(recent(many, alone)), "capture.one_call")
     assert finding.text.startswith("7 of the last 27 scored trials") and finding.level == "warning"
     assert levels(live(recent(many[:5], alone))) == {}, "too few to tell"
+
+
+def test_requests_that_are_refused() -> None:
+    def refused(calls: int, **kinds: int) -> Change:
+        return part("capture", calls=calls, refusals=kinds)
+
+    finding = one(live(refused(60, request=18, overflow=2, busy=900)), "capture.refused")
+    assert finding.text == "20 of 80 requests were refused; mostly request (18)" and finding.level == "warning"
+    assert "names the field" in finding.remedy and "score as they are" in finding.consequence
+    assert levels(live(refused(61, request=20))) == {}, "less than a quarter"
+    assert levels(live(refused(61, request=20), tune(refused_share=0.2))) == {"capture.refused": "warning"}
+    assert levels(live(refused(0, request=49))) == {}, "too few to tell"
+    assert levels(live(refused(0, request=50))) == {"capture.refused": "warning"}
+    harmless = dict.fromkeys(("auth", "early", "sealed", "not_found", "method", "busy", "cancelled"), 500)
+    assert levels(live(refused(10, **harmless))) == {}
+    assert levels(live(refused(0, request=0), tune(bridge_calls=0, refused_share=0))) == {}

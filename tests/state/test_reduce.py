@@ -244,6 +244,7 @@ def test_a_held_trial_is_retried_and_starts_afresh() -> None:
             evidence="gone",
             retryable=True,
             trial_dir="/t",
+            refused={"request": 3},
             **AT,
         )
     )
@@ -251,7 +252,7 @@ def test_a_held_trial_is_retried_and_starts_afresh() -> None:
     assert (run.state.lines[-1].level, run.state.lines[-1].outcome) == ("error", "infrastructure")
     run.put(ev.TrialHeld(deadline=5000.0, **AT))
     t = run.trial(trial=1)
-    assert (t.phase, t.hold_deadline, t.outcome) == ("held", 5000.0, "infrastructure")
+    assert (t.phase, t.hold_deadline, t.outcome, t.refused) == ("held", 5000.0, "infrastructure", {"request": 3})
     run.put(ev.TrialPhase(phase="teardown", **AT))
     assert t.phase == "held"
     ts = run.put(ev.TrialRetried(try_=1, by="ada", **AT))

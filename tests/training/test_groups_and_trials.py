@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from trial_stage import BUG, GOOD, LOST, Route, Stage
 from whole_runs import until
@@ -370,3 +371,17 @@ async def test_the_trials_token_stays_out_of_what_is_told_of_its_end(stage, monk
     told = [event for event in stage.events if isinstance(event, ev.TrialFinished) and event.trial == 0]
     assert told[0].evidence.endswith("401 for [redacted], see [redacted]")
     assert "zx81" not in f"{stopped.value} {stage.events}"
+
+
+async def test_what_a_trial_was_refused_is_in_the_journal(stage, monkeypatch):
+    seal = Route.seal
+
+    async def sealed(route):
+        return msgspec.structs.replace(await seal(route), refused={"request": 60})
+
+    monkeypatch.setattr(Route, "seal", sealed)
+    group = stage.group(size=1)
+    stage.gate.set()
+    await group.run()
+    (end,) = [event for event in stage.events if isinstance(event, ev.TrialFinished)]
+    assert end.refused == {"request": 60} and stage.view.state.groups[0].trials[0].refused == end.refused

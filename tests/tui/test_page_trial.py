@@ -445,6 +445,18 @@ async def test_what_may_be_done_about_a_held_trial_is_no_contradiction(recording
     assert ("unless its group or the trial is cancelled" in text) != retryable
 
 
+@pytest.mark.parametrize("segments", [0, 3])
+async def test_why_says_what_was_refused(recording: Path, segments: int) -> None:
+    desk, shell, _, source = opened(recording, live=True)
+    trial = source.view.state.groups[2].trials[4]
+    trial.segments, trial.bridged, trial.unbridged, trial.excluded = segments, 0, {}, {}
+    await keys(desk, shell, "f3", "b")
+    assert "refused" not in body(desk)
+    trial.refused = {"overflow": 1, "request": 60}
+    assert "refused   request 60, overflow 1" in body(desk)
+    assert ("3 segments" in body(desk)) == bool(segments)
+
+
 async def test_an_engine_that_answers_nonsense_is_not_asked_in_a_circle(recording: Path) -> None:
     def nonsense(ask: Ask) -> Content:
         return Content(id=ask.id, kind=ask.kind, more=True, calls=9, call=0 if ask.kind == "tokens" else -1)

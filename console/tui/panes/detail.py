@@ -150,9 +150,10 @@ def _outcome(scene: Scene, trial: TrialState, cells: int) -> list[Line]:
 
 
 def _captured(trial: TrialState, cells: int) -> list[Line]:
-    """What was captured of it: how calls follow each other, and what does not train."""
+    """What was captured of it: how calls follow each other, what does not train, and what was refused."""
+    refused = _row("refused", _tally(trial.refused), cells) if trial.refused else []
     if not (trial.segments or trial.bridged or trial.unbridged):
-        return []
+        return refused
     calls = trial.bridged + sum(trial.unbridged.values())
     anew = _tally({reason: n for reason, n in trial.unbridged.items() if reason != "first"})
     out = _row(
@@ -161,7 +162,9 @@ def _captured(trial: TrialState, cells: int) -> list[Line]:
         + (f"; begun anew: {anew}" if anew else ""),
         cells,
     )
-    return out + (_row("untrained", _tally(trial.excluded), cells) if trial.excluded else [])
+    if trial.excluded:
+        out += _row("untrained", _tally(trial.excluded), cells)
+    return out + refused
 
 
 def _plural(number: int, what: str) -> str:
