@@ -16,7 +16,7 @@ batch     Trials of 60 turns: 2,000 tokens, then 1,050 a turn, of which 350 are 
 together  32 agents whose prompts have 57k to 65k tokens ask at the same moment; a sample takes 0.2 s, and latency
           is what a reply took longer than that. A first request has a conversation that the gateway never saw: all of
           it has to be rendered. Lag is of the gateway's event loop while they wait.
-busy      The same turns while a Harbor runner works trials, eight at a time, as fast as it can.
+busy      The same turns while a Harbor runner works trials of 2 s, eight at a time, as fast as it can begin them.
 one       One client on one connection, prompts of 1,000 tokens, samples that take no time: the whole exchange with
           all that the client's socket and HTTP cost, from which nothing is subtracted.
 steady    Calls of 1,650 new and 350 sampled tokens in conversations of 10 turns, from 32 agents that ask again at
@@ -127,7 +127,7 @@ def busy(bench: Bench) -> list[Figure]:
     if not found["done"]:
         raise SystemExit("no trial ended meanwhile")
     turns = found["turns"]
-    label = f"{trials} turns at once beside {WORKING} trials at work"
+    label = f"{trials} turns at once beside {WORKING} trials of 2 s"
     return [
         Figure(f"{label}: added latency p99", 1000 * _part(turns["added"], 0.99), "ms", 250.0),
         Figure(f"{label}: loop lag, most", 1000 * turns["late"][-1], "ms", 50.0),

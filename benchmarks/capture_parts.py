@@ -144,13 +144,13 @@ async def together(stage: Stage, options: dict[str, Any]) -> dict[str, Any]:
 
 
 async def busy(stage: Stage, options: dict[str, Any]) -> dict[str, Any]:
-    """As `together`, while a runner works real trials, one after the other in each of its places."""
+    """As `together`, while a runner works real trials of some two seconds, one after the other in each place."""
     from trials import Bench, make_task
 
     scratch = Path(options["scratch"])
     runner = Bench(scratch)
     await runner.pool.start()
-    task, done = make_task(scratch, "busy", "sleep 0.2"), 0
+    task, done = make_task(scratch, "busy", "sleep 2"), 0
 
     async def work() -> None:
         nonlocal done
