@@ -10,6 +10,7 @@ from console.records.capture_frames import PLAIN, SEALED, is_key, split_name, st
 from console.records.capture_streams import identity
 
 _STEP = re.compile(r"step-(\d{6,9})")
+_EARLIER = re.compile(r"(.+)\.earlier-([1-9]\d{0,5})(?:\.zst)?")
 _KEY_STEP = re.compile(r"s(\d{1,9})\.")
 
 
@@ -49,6 +50,18 @@ def trial_files(run_dir: Path | str, step: int | None = None) -> list[Path]:
                 keys[split[0]] = SEALED if SEALED in (split[1], keys.get(split[0])) else PLAIN
         found += [directory / (key + keys[key]) for key in sorted(keys, key=_natural)]
     return found
+
+
+def earlier_trial_files(run_dir: Path | str, step: int | None = None) -> list[tuple[str, int, Path]]:
+    """Key, number and path of the files that were set aside when their try was begun anew. Raises OSError."""
+    found: dict[tuple[Path, str, int], Path] = {}
+    for directory in _step_dirs(run_dir) if step is None else [step_dir(run_dir, step)]:
+        for name in sorted(_names(directory)):  # of a try's two forms the sealed one is the last
+            aside = _EARLIER.fullmatch(name)
+            split = split_name(aside.group(1)) if aside is not None else None
+            if aside is not None and split is not None and split[1] == PLAIN:
+                found[directory, split[0], int(aside.group(2))] = directory / name
+    return [(key, number, path) for (_, key, number), path in found.items()]
 
 
 def _step_dirs(run_dir: Path | str) -> list[Path]:

@@ -6,6 +6,7 @@ Offsets are those of the stream, so a place found in one form is the same in the
 from __future__ import annotations
 
 import os
+import stat
 from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,14 @@ def identity(path: Path) -> Identity | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def is_other(path: Path) -> bool:
+    """Whether something is there that is no regular file: a link, a directory, a pipe. Raises OSError."""
+    try:
+        return not stat.S_ISREG(os.lstat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 class PlainStream:

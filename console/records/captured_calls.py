@@ -38,7 +38,7 @@ from console.records.capture_frames import (
 )
 from console.records.capture_index import CallEntry, CallIndex
 from console.records.capture_paths import earlier_files, find_trial_file, step_of, trial_files
-from console.records.capture_streams import Identity, PlainStream, SealedStream, identity
+from console.records.capture_streams import Identity, PlainStream, SealedStream, identity, is_other
 
 __all__ = ["CapturedTrialFile", "KeptCall", "SegmentTokens", "find_trial_file", "is_answer", "trial_files"]
 
@@ -124,7 +124,8 @@ class CapturedTrialFile:
     def refresh(self, limit: int = SCAN_BYTES) -> bool:
         """Take in what is new, of a growing file about `limit` bytes at most. False when there is no file at all.
 
-        Damage is not raised: see `damage`. Raises OSError, and RecordingError for a file of another kind or version.
+        Damage is not raised: see `damage`, which also tells of something that is no regular file.
+        Raises OSError, and RecordingError for a file of another kind or version.
         """
         if self._take_sealed():
             return True
@@ -135,6 +136,8 @@ class CapturedTrialFile:
             if self._take_sealed():  # just now; or it is all there is, damaged as it is
                 return True
             self._take_up(CallIndex(), stream)
+            if is_other(self._plain):
+                self._index.damage = "is not a file"
             return False
         if not isinstance(self._stream, PlainStream) or not self._index.continues(header):
             self._take_up(CallIndex(), stream)
@@ -153,7 +156,10 @@ class CapturedTrialFile:
             return isinstance(self._stream, SealedStream)
         index, stream = CallIndex(), SealedStream(self._sealed)
         try:
-            index.take_sealed(stream)
+            if is_other(self._sealed):
+                index.damage = "is not a file"
+            else:
+                index.take_sealed(stream)
         except ForeignFileError as error:
             raise RecordingError(f"{self._sealed}: {error}") from error
         self._seen = now
@@ -344,8 +350,12 @@ class CapturedTrialFile:
         return KeptCall(intent=intent, outcome=outcome, delivered=entry.delivered)
 
     def _record(self, offset: int) -> Intent | Outcome | Refusal | Opened | Delivered | Sealed | None:
-        payload = self._payload(offset)
+        payload, seed = self._payload(offset), self._index.seed
+        if payload is None and self._replaced():
+            raise RecordingError(self._begun_anew())
         if payload is None and isinstance(self._stream, PlainStream) and self.refresh():
+            if self._index.seed != seed:
+                raise RecordingError(self._begun_anew())
             payload = self._payload(offset)  # sealed just now: the same stream
         if payload is None:
             raise RecordingError(f"{self._stream.path}: what was there at byte {offset} is gone")
@@ -363,7 +373,20 @@ class CapturedTrialFile:
             check(prefix, payload, self._index.seed)
             return decode(payload)
         except FrameError as error:
+            if self._replaced():
+                raise RecordingError(self._begun_anew()) from error
             raise RecordingError(f"{self._stream.path}: damaged at byte {offset}: {error}") from error
+
+    def _replaced(self) -> bool:
+        """Whether another file has taken the place of the one that the index is of. Raises OSError."""
+        if isinstance(self._stream, PlainStream):
+            header = self._stream.read(0, HEADER_BYTES)
+            return header is not None and not self._index.continues(header)
+        now = identity(self._stream.path)
+        return now != self._seen and (now is not None or identity(self._plain) is not None)
+
+    def _begun_anew(self) -> str:
+        return f"{self._stream.path}: the try was begun anew, and the file replaced, while it was read"
 
 
 def is_answer(status: str) -> bool:

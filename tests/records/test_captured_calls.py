@@ -30,6 +30,7 @@ from console.records.capture_format import (
     ids_of,
     logprobs_of,
 )
+from console.records.capture_paths import earlier_trial_files
 from console.records.captured_calls import CapturedTrialFile, find_trial_file, trial_files
 from console.records.token_check import check_tokens
 
@@ -282,6 +283,61 @@ def test_a_try_done_again_replaces_what_was_known(tmp_path):
     again.call(reply="new")
     file.refresh()
     assert [call.outcome.reply for call in file] == ["new"]
+
+
+def test_an_index_of_a_file_that_was_replaced_says_so_and_not_that_it_is_damaged(tmp_path):
+    made = CallsFile(tmp_path)
+    nodes = [made.call(reply="old"), made.call(reply="old")]
+    grows = opened(made.path)
+    made.seal(nodes)
+    path = sealed(made)
+    whole = opened(path)
+    path.rename(f"{made.path}.earlier-1.zst")
+    CallsFile(tmp_path).call(reply="new, and longer than what was there before it", prompt=range(50))
+    whole._stream._kept = (-1, b"")
+    for file in (grows, whole):
+        for node in nodes:
+            with pytest.raises(RecordingError, match="the try was begun anew, and the file replaced"):
+                file.node(node)
+        assert file.refresh() and [call.outcome.reply[:3] for call in file] == ["new"] and file.earlier == 1
+    short = opened(made.path)
+    CallsFile(tmp_path)
+    with pytest.raises(RecordingError, match="begun anew"):
+        short.call(0)
+    made = CallsFile(tmp_path)
+    made.seal([made.call()])
+    path = sealed(made)
+    kept = opened(path)
+    made = CallsFile(tmp_path)
+    made.seal([made.call(reply="another")])
+    path.unlink()
+    assert sealed(made) == path
+    kept._stream._kept = (-1, b"")
+    with pytest.raises(RecordingError, match="begun anew"):
+        kept.call(0)
+
+
+def test_what_is_in_place_of_a_file_is_named(tmp_path):
+    made = CallsFile(tmp_path)
+    made.path.unlink()
+    for make in (os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)):
+        for path in (made.path, made.path.with_name(made.path.name + ".zst")):
+            make(path)
+            file = opened(path)
+            assert file.damage == f"{path}: is not a file" and len(file) == 0
+            path.rmdir() if path.is_dir() else path.unlink()
+    assert not opened(made.path).damage
+
+
+def test_files_that_were_set_aside_are_found(tmp_path):
+    made = CallsFile(tmp_path)
+    for name in ("", ".earlier-1", ".earlier-1.zst", ".earlier-2", ".earlier-10.zst", ".earlier-x", ".zst.earlier-1"):
+        made.path.with_name(made.path.name + name).touch()
+    found = earlier_trial_files(tmp_path)
+    assert sorted((key, number, path.name[len(made.path.name) :]) for key, number, path in found) == [
+        ("s0.g0.t0.y0", 1, ".earlier-1.zst"), ("s0.g0.t0.y0", 2, ".earlier-2"), ("s0.g0.t0.y0", 10, ".earlier-10.zst"),
+    ]  # fmt: skip
+    assert earlier_trial_files(tmp_path, 0) == found and earlier_trial_files(tmp_path, 1) == []
 
 
 def test_records_that_contradict_each_other_are_told(tmp_path):
