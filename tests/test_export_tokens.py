@@ -91,9 +91,10 @@ def test_a_segment_is_a_line(run: Path, export) -> None:
     assert rows[1]["outcome"] == "agent_timeout" and rows[1]["tokens"][0] == 1
     assert (rows[2]["sealed"], rows[2]["outcome"], rows[2]["tokens"]) == (False, None, [1, 7, 8, 2, 7, 8])
     assert err == (
-        "quarterdeck: 3 segments of 3 trials; 5 trained calls, 9 of 15 tokens sampled; "
+        "quarterdeck: 3 segments of 3 trials; 5 calls in segments, 9 of 15 tokens sampled; "
         "answered but not trained: 1 aux; 1 call not answered; 1 call without an outcome; "
-        "1 trial not sealed: running, or its engine was killed; 1 file ending within a record\n"
+        "1 trial not sealed: running, or its engine was killed; "
+        "3 trials of which it cannot be known whether that trained; 1 file ending within a record\n"
     )
 
 
@@ -103,7 +104,7 @@ def test_a_call_is_a_line(run: Path, export) -> None:
     assert [row["status"] for row in rows] == ["stop", "stop", "length", "backend"]
     assert rows[2]["parent"] == rows[1]["node"] and rows[2]["prompt_new"] == [3] and rows[2]["prompt_tokens"] == 5
     assert (rows[1]["tokens"], rows[1]["logprobs"], rows[1]["segment"]) == ([5, 6], [-0.1, -2.5], 0)
-    assert "calls of 1 trial; 2 trained calls" in err and "SECRET" not in json.dumps(rows)
+    assert "calls of 1 trial; 2 calls in segments" in err and "SECRET" not in json.dumps(rows)
 
 
 @pytest.mark.parametrize(
@@ -176,6 +177,7 @@ def test_a_run_without_a_readable_journal_has_its_tokens(run: Path, export) -> N
     ("options", "says"),
     [
         (["--step", "1"], "--step is for --tokens"),
+        (["--trained"], "--trained is for --tokens"),
         (["--all-tries"], "--all-tries is for --tokens"),
         (["--tokens", "--format", "csv"], "--tokens is written as JSON lines"),
         (["--tokens", "-o", "x.svg"], "--tokens is written as JSON lines"),
@@ -228,3 +230,78 @@ def test_files_that_are_gone_are_told_of_and_cost_their_own_rows_only(run: Path,
     code, _, err = export(run, "--tokens", "--step", "1")
     assert code == 10 and "gone: s1.g0.t1.y0\n" in err
     assert export(run, "--tokens", "--group", "g1", "--trial", "t1")[0] == 0
+
+
+def whether_trained(rows: list[dict[str, Any]]) -> list[tuple[object, ...]]:
+    return [(row["name"], row["try"], row["earlier"], row["trained"], row["group_kept"]) for row in rows]
+
+
+def test_rows_say_whether_the_trial_trained(run: Path, export) -> None:
+    with JournalWriter(run / "journal", snapshot=lambda: (b"{}", 0)) as journal:
+        journal.append(ev.TrialFinished(step=0, group=1, trial=0, outcome="completed", reward=1.0))
+        journal.append(ev.GroupFinished(step=0, group=0, kept=True))
+    step = ("--tokens", "--step", "0", "--all-tries")
+    before = [("g1/t1", 0, 0, None, True), ("g1/t2", 0, 0, False, True), ("g1/t2", 1, 0, None, True)]
+    assert whether_trained(export(run, *step)[1]) == [*before, ("g2/t1", 0, 0, None, None)]
+    with JournalWriter(run / "journal", snapshot=lambda: (b"{}", 0)) as journal:
+        journal.append(ev.GroupFinished(step=0, group=1, kept=False))
+        journal.append(ev.StepFinished(step=0))
+    code, rows, err = export(run, *step)
+    after = [("g1/t1", 0, 0, True, True), ("g1/t2", 0, 0, False, True), ("g1/t2", 1, 0, True, True)]
+    assert code == 0 and whether_trained(rows) == [*after, ("g2/t1", 0, 0, False, False)]
+    assert "2 trials did not train" in err and "cannot be known" not in err
+    code, rows, err = export(run, "--tokens", "--trained")
+    assert code == 0 and [(row["name"], row["try"]) for row in rows] == [("g1/t1", 0), ("g1/t2", 1)]
+    assert "2 trials left out by --trained" in err and "not sealed" not in err
+    calls = export(run, "--tokens", "--calls", "--step", "0", "--group", "g1", "--trial", "t1")[1]
+    assert [(row["use"], row["trained"]) for row in calls] == [
+        ("aux", False), ("trained", True), ("trained", True), (None, False),
+    ]  # fmt: skip
+    assert len(export(run, "--tokens", "--calls", "--trained", "--trial", "t1")[1]) == 2
+    with JournalWriter(run / "journal", snapshot=lambda: (b"{}", 0)) as journal:
+        journal.append(ev.RunStarted(run_id="run-7", resumed_from=1))
+    assert whether_trained(export(run, *step)[1])[0] == after[0]
+    with JournalWriter(run / "journal", snapshot=lambda: (b"{}", 0)) as journal:
+        journal.append(ev.RunStarted(run_id="run-7", resumed_from=0))
+    assert whether_trained(export(run, *step)[1])[0] == ("g1/t1", 0, 0, None, None), "its weights are no more"
+
+
+def test_a_scored_trial_whose_segments_are_not_known_is_not_said_to_have_trained(run: Path, export) -> None:
+    with JournalWriter(run / "journal", snapshot=lambda: (b"{}", 0)) as journal:
+        journal.append(ev.TrialFinished(step=0, group=1, trial=0, outcome="completed", reward=1.0))
+        journal.append(ev.GroupFinished(step=0, group=1, kept=True))
+        journal.append(ev.StepFinished(step=0))
+    assert whether_trained(export(run, "--tokens", "--group", "g2")[1]) == [("g2/t1", 0, 0, None, True)]
+
+
+def test_files_that_a_resumed_run_set_aside_are_tries_too(run: Path, export) -> None:
+    with JournalWriter(run / "journal", snapshot=lambda: (b"{}", 0)) as journal:
+        journal.append(ev.GroupFinished(step=0, group=0, kept=True))
+        journal.append(ev.StepFinished(step=0))
+    sealed = run / "capture/step-000000/s0.g0.t0.y0.calls.zst"
+    sealed.rename(sealed.with_name("s0.g0.t0.y0.calls.earlier-1.zst"))
+    again = CallsFile(run, "s0.g0.t0.y0")
+    again.seal([again.call(prompt=[4])])
+    one = ("--tokens", "--group", "g1", "--trial", "t1", "--step", "0")
+    assert whether_trained(export(run, *one)[1]) == [("g1/t1", 0, 0, True, True)]
+    code, rows, _ = export(run, *one, "--all-tries")
+    assert code == 0 and whether_trained(rows) == [("g1/t1", 0, 1, False, None), ("g1/t1", 0, 0, True, True)]
+    assert (rows[0]["tokens"][0], rows[0]["reward"], rows[1]["tokens"][0], rows[1]["reward"]) == (1, None, 4, 0.5)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
+@pytest.mark.parametrize("name", ["s2.g0.t0.y0.calls", "s2.g0.t0.y0.calls.zst"])
+def test_what_is_no_file_is_said_to_be_none(run: Path, export, make, name) -> None:
+    path = run / "capture/step-000002" / name
+    path.parent.mkdir()
+    make(path)
+    code, rows, err = export(run, "--tokens", "--step", "2")
+    assert code == 10 and rows == [] and f"{path}: is not a file\n" in err and "is gone" not in err
+
+
+def test_a_damaged_sealed_file_is_not_one_of_a_killed_engine(run: Path, export) -> None:
+    path = run / "capture/step-000000/s0.g0.t0.y0.calls.zst"
+    path.write_bytes(path.read_bytes()[:-5])
+    code, _, err = export(run, "--tokens", "--step", "0", "--group", "g1")
+    assert code == 10 and "compressed block" in err and "not sealed" not in err
+    assert "2 trials not sealed: running, or their engine was killed" in export(run, "--tokens")[2]

@@ -13,6 +13,7 @@ import msgspec
 from console.errors import RecordingError, UsageError
 from console.records.captured_calls import CapturedTrialFile, trial_files
 from console.records.token_rows import (
+    Chosen,
     Counts,
     Selection,
     TrialFacts,
@@ -21,20 +22,25 @@ from console.records.token_rows import (
     place_of,
     summary,
     token_rows,
+    trained_of,
     trial_facts,
 )
 
 if TYPE_CHECKING:
-    from console.records.token_rows import Place, Row
+    from console.records.token_rows import Row
 
 EPILOG = """\
 tokens (--tokens), one object a line:
   a segment   `tokens`, with `mask` 1 and a log-prob where the policy sampled one, 0 and null elsewhere; `nodes`, its \
-calls; `kind`, and the `reason` why it begins; outcome and reward of the trial. Each trained token is in one segment.
+calls; `kind`, and the `reason` why it begins; outcome and reward of the trial. A token that trains is in one segment.
   --calls     a call: `prompt_new`, the ids behind its `parent` (that one's prompt and sample), the sampled `tokens`, \
-`logprobs`, how it was sampled and ended, and its `use`: trained, or why not.
+`logprobs`, how it was sampled and ended, and its `use` within the trial: trained (if the trial is), or why not.
+  `trained`   true: the trial's last try was scored, its group was kept (`group_kept`), its step ended. false: not so. \
+null: cannot be known, because the step has not ended, or there is no journal of it. Rows of trials that did not train \
+are there too, unless --trained is given.
 Step, group, trial and try count from 0; `name` is the screen's. As long as a trial is not `sealed`, because it runs \
-or its engine was killed, all answered calls count, in sequences that extend each other.
+or its engine was killed, all answered calls count, in sequences that extend each other. `earlier` is N for the Nth \
+file that was set aside when a resumed run did the same try again (--all-tries only; without outcome and reward), else 0.
 
 """
 NAMED = 4
@@ -61,12 +67,13 @@ class Told(msgspec.Struct):
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     tokens = parser.add_argument_group("captured tokens (JSON lines)")
-    tokens.add_argument("--tokens", action="store_true", help="what was trained: one segment a line, see below")
+    tokens.add_argument("--tokens", action="store_true", help="what may be trained: one segment a line, see below")
+    tokens.add_argument("--trained", action="store_true", help="only what is known to have trained")
     tokens.add_argument("--calls", action="store_true", help="one model call a line, also those that are not trained")
     tokens.add_argument("--step", metavar="N", help="of this step only")
     tokens.add_argument("--group", metavar="G", help="of this group only: g2 as on the screen, or its index from 0")
     tokens.add_argument("--trial", metavar="T", help="of this trial only: t1 as on the screen, or its index from 0")
-    tokens.add_argument("--all-tries", action="store_true", help="also tries that a later one replaced")
+    tokens.add_argument("--all-tries", action="store_true", help="also tries that were replaced, by a resumed run too")
 
 
 def is_wanted(args: argparse.Namespace, kind: str) -> bool:
@@ -74,7 +81,7 @@ def is_wanted(args: argparse.Namespace, kind: str) -> bool:
 
     `kind`: the format that was found for the output.
     """
-    alone = [name for name in ("calls", "all_tries") if getattr(args, name)]
+    alone = [name for name in ("calls", "all_tries", "trained") if getattr(args, name)]
     alone += [name for name in ("step", "group", "trial") if getattr(args, name) is not None]
     if not args.tokens:
         if alone:
@@ -93,7 +100,7 @@ def wanted(args: argparse.Namespace) -> Selection:
     """The selection of the options. Raises `UsageError`."""
     return Selection(
         step=_number("--step", args.step, ""), group=_number("--group", args.group, "g"),
-        trial=_number("--trial", args.trial, "t"), all_tries=args.all_tries,
+        trial=_number("--trial", args.trial, "t"), all_tries=args.all_tries, trained=args.trained,
     )  # fmt: skip
 
 
@@ -126,12 +133,16 @@ def export_tokens(
         told.exit_code = RecordingError.exit_code
     progress.total = len(files)
     counts = Counts()
-    for number, (place, path) in enumerate(files):
-        file = CapturedTrialFile(path)
+    for number, chosen in enumerate(files):
+        file = CapturedTrialFile(chosen.path)
         try:
             _look(file)
-            for row in _rows(place, file, facts, counts, by_call):
-                write(msgspec.json.encode(row).decode() + "\n")
+            if selection.trained and not trained_of(chosen, file, facts):
+                counts.left_out += 1
+            else:
+                for row in _rows(chosen, file, facts, counts, by_call):
+                    if row["trained"] or not selection.trained:
+                        write(msgspec.json.encode(row).decode() + "\n")
             problem = file.damage
         except RecordingError as error:
             problem = file.damage or str(error)
@@ -153,14 +164,15 @@ def _facts(run_dir: Path, told: Told) -> TrialFacts:
         return TrialFacts()
 
 
-def _chosen(run_dir: Path, selection: Selection, facts: TrialFacts) -> list[tuple[Place, Path]]:
+def _chosen(run_dir: Path, selection: Selection, facts: TrialFacts) -> list[Chosen]:
     try:
-        files = chosen_files(run_dir, selection, facts)
-        known = [place for path in trial_files(run_dir) if (place := place_of(path)) is not None] if not files else []
+        if files := chosen_files(run_dir, selection, facts):
+            return files
+        known = (
+            [place for path in trial_files(run_dir) if (place := place_of(path.name)) is not None] if not files else []
+        )
     except OSError as error:
         raise RecordingError(f"{run_dir}/capture: cannot be read ({error.strerror})") from error
-    if files:
-        return files
     if not known:
         raise UsageError(f"{run_dir}: no model calls were captured in it (capture/ has none)")
     steps = sorted({place[0] for place in known})
@@ -168,10 +180,10 @@ def _chosen(run_dir: Path, selection: Selection, facts: TrialFacts) -> list[tupl
 
 
 def _rows(
-    place: Place, file: CapturedTrialFile, facts: TrialFacts, counts: Counts, by_call: bool
+    chosen: Chosen, file: CapturedTrialFile, facts: TrialFacts, counts: Counts, by_call: bool
 ) -> Iterator[Row]:  # fmt: skip
     try:
-        yield from token_rows(place, file, facts, counts, by_call)
+        yield from token_rows(chosen, file, facts, counts, by_call)
     except OSError as error:
         raise RecordingError(f"{file.shown_path}: cannot be read ({error.strerror})") from error
 
@@ -185,4 +197,4 @@ def _look(file: CapturedTrialFile) -> None:
     except OSError as error:
         raise RecordingError(f"{file.path}: cannot be read ({error.strerror})") from error
     if not there:
-        raise RecordingError(f"{file.path}: is gone")
+        raise RecordingError(file.damage or f"{file.path}: is gone")

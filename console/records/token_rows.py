@@ -6,6 +6,7 @@ Rows are plain values, ready for JSON. They hold ids and numbers, and none of th
 from __future__ import annotations
 
 import re
+import sys
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,8 @@ import msgspec
 
 from console.errors import RecordingError
 from console.journal import events as ev
-from console.records.capture_frames import split_name
+from console.records.capture_frames import PLAIN, split_name
+from console.records.capture_paths import earlier_trial_files
 from console.records.captured_calls import CapturedTrialFile, KeptCall, trial_files
 from console.records.run_dir import RunRecord
 from console.state.lines import trial_name
@@ -26,12 +28,24 @@ _KEY = re.compile(r"s(\d{1,9})\.g(\d{1,9})\.t(\d{1,9})\.y(\d{1,9})")
 
 
 class Selection(msgspec.Struct, kw_only=True, frozen=True):
-    """Which tries are wanted, None for any; without `all_tries` the one of each trial that counts."""
+    """Which tries are wanted, None for any; without `all_tries` the one of each trial that counts.
+
+    `trained`: only of those that are known to have trained.
+    """
 
     step: int | None = None
     group: int | None = None
     trial: int | None = None
     all_tries: bool = False
+    trained: bool = False
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """A file that is wanted. `earlier`: 0, or the how manieth of the try's files that were set aside it is."""
+
+    place: Place
+    path: Path
+    earlier: int = 0
 
 
 class TrialFacts(msgspec.Struct):
@@ -41,6 +55,7 @@ class TrialFacts(msgspec.Struct):
         run_id: of the run; tasks: by step and group; ends: of each try that has ended, the last time it did.
         counts: by step, group and trial, which try counts: the last one of the last engine that ran the trial.
         called: tries that made model calls, so that there should be a file of each.
+        kept: by step and group, whether it was kept; finished: steps that ended, and that no later engine began anew.
     """
 
     run_id: str = ""
@@ -48,15 +63,30 @@ class TrialFacts(msgspec.Struct):
     ends: dict[Place, ev.TrialFinished] = {}
     counts: dict[tuple[int, int, int], int] = {}
     called: set[Place] = set()
+    kept: dict[tuple[int, int], bool] = {}
+    finished: set[int] = set()
+
+    def trained(self, place: Place, earlier: int = 0) -> bool | None:
+        """Whether a try trained: it was its trial's last, it was scored, its group was kept, its step ended.
+
+        None: cannot be known, for the step has not ended, or the journal does not say. `earlier` as of `Chosen`.
+        """
+        end, counts, kept = self.ends.get(place), self.counts.get(place[:3]), self.kept.get(place[:2])
+        replaced = earlier > 0 or counts not in (None, place[3])
+        if replaced or kept is False or (end is not None and end.reward is None):
+            return False
+        return True if end is not None and kept and place[0] in self.finished else None
 
 
 class Counts(msgspec.Struct):
     """What was exported, and what was not.
 
     Attributes:
-        trials, segments, calls: exported; tokens, sampled: of all segments, and those of them that were sampled.
+        trials, segments, calls: exported; untrained, unknown: trials of them that did not train, or may not have;
+            tokens, sampled: of all segments, and those of them that were sampled.
         excluded: answered calls that are not trained, by reason; failed: calls that were not answered.
         unfinished: calls without an outcome; unsealed: tries without an end; torn: files that end within a record.
+        left_out: trials that are not known to have trained, where only such are wanted.
     """
 
     trials: int = 0
@@ -69,6 +99,9 @@ class Counts(msgspec.Struct):
     unfinished: int = 0
     unsealed: int = 0
     torn: int = 0
+    untrained: int = 0
+    unknown: int = 0
+    left_out: int = 0
 
 
 def trial_facts(record: RunRecord) -> TrialFacts:
@@ -82,8 +115,15 @@ def trial_facts(record: RunRecord) -> TrialFacts:
             case ev.RunStarted():
                 engine += 1
                 facts.run_id = event.run_id
+                again = event.resumed_from or 0
+                facts.finished = {step for step in facts.finished if step < again}
+                facts.kept = {group: kept for group, kept in facts.kept.items() if group[0] < again}
             case ev.GroupStarted():
                 facts.tasks[event.step, event.group] = event.task
+            case ev.GroupFinished():
+                facts.kept[event.step, event.group] = event.kept
+            case ev.StepFinished():
+                facts.finished.add(event.step)
             case ev.TrialPhase() | ev.TrialTurn() | ev.TrialFinished():
                 trial = (event.step, event.group, event.trial)
                 ran[trial] = max(ran.get(trial, (0, 0)), (engine, event.try_))
@@ -98,9 +138,9 @@ def trial_facts(record: RunRecord) -> TrialFacts:
     return facts
 
 
-def place_of(path: Path) -> Place | None:
+def place_of(name: str) -> Place | None:
     """Where in the run a file's try stands; None when its name does not say."""
-    named = split_name(path.name)
+    named = split_name(name)
     found = _KEY.fullmatch(named[0]) if named is not None else None
     if found is None:
         return None
@@ -108,14 +148,12 @@ def place_of(path: Path) -> Place | None:
     return step, group, trial, try_
 
 
-def chosen_files(run_dir: Path, wanted: Selection, facts: TrialFacts) -> list[tuple[Place, Path]]:
-    """The files that are wanted, in order of step, group, trial and try. Raises OSError."""
+def chosen_files(run_dir: Path, wanted: Selection, facts: TrialFacts) -> list[Chosen]:
+    """The files that are wanted, in order of step, group, trial and try, earlier ones first. Raises OSError."""
     found = {
         place: path
         for path in trial_files(run_dir, wanted.step)
-        if (place := place_of(path)) is not None
-        and wanted.group in (None, place[1])
-        and wanted.trial in (None, place[2])
+        if (place := place_of(path.name)) is not None and _is_wanted(wanted, place)
     }
     if not wanted.all_tries:
         last: dict[tuple[int, int, int], int] = {}
@@ -123,31 +161,42 @@ def chosen_files(run_dir: Path, wanted: Selection, facts: TrialFacts) -> list[tu
             last[step, group, trial] = try_
         last |= {trial: try_ for trial, try_ in facts.counts.items() if (*trial, try_) in found}
         found = {place: path for place, path in found.items() if last[place[:3]] == place[3]}
-    return sorted(found.items())
+    files = [Chosen(place, path) for place, path in found.items()]
+    for key, number, path in earlier_trial_files(run_dir, wanted.step) if wanted.all_tries else ():
+        place = place_of(key + PLAIN)
+        if place is not None and _is_wanted(wanted, place):
+            files.append(Chosen(place, path, number))
+    return sorted(files, key=lambda file: (file.place, file.earlier or sys.maxsize))
 
 
-def missing(wanted: Selection, facts: TrialFacts, files: list[tuple[Place, Path]]) -> list[str]:
+def _is_wanted(wanted: Selection, place: Place) -> bool:
+    asked = (wanted.step, wanted.group, wanted.trial)
+    return all(one in (None, is_) for one, is_ in zip(asked, place, strict=False))
+
+
+def missing(wanted: Selection, facts: TrialFacts, files: list[Chosen]) -> list[str]:
     """Names of the files that are wanted, that the journal knows of, and that are not there."""
-    there = {place for place, _ in files}
+    there = {file.place for file in files if not file.earlier}
     return [
         f"s{step}.g{group}.t{trial}.y{try_}"
         for step, group, trial, try_ in sorted(facts.called - there)
-        if wanted.step in (None, step)
-        and wanted.group in (None, group)
-        and wanted.trial in (None, trial)
+        if _is_wanted(wanted, (step, group, trial, try_))
         and (wanted.all_tries or facts.counts[step, group, trial] == try_)
     ]
 
 
 def token_rows(
-    place: Place, file: CapturedTrialFile, facts: TrialFacts, counts: Counts, by_call: bool
+    chosen: Chosen, file: CapturedTrialFile, facts: TrialFacts, counts: Counts, by_call: bool
 ) -> Iterator[Row]:  # fmt: skip
     """Rows of one try, whose file was looked at; `counts` grows with them. Raises RecordingError, OSError."""
-    head = _head(place, file, facts)
+    trained = trained_of(chosen, file, facts)
+    head = _head(chosen, file, facts, trained)
     segments = file.segments()
     counts.trials += 1
+    counts.untrained += trained is False
+    counts.unknown += trained is None
     counts.torn += file.torn > 0
-    counts.unsealed += file.sealed is None
+    counts.unsealed += file.sealed is None and not file.shown_path.name.endswith(".zst")
     for reason, number in (file.sealed.excluded if file.sealed is not None else {}).items():
         counts.excluded[reason] = counts.excluded.get(reason, 0) + number
     uses: dict[str, tuple[str | None, int | None]]
@@ -156,7 +205,8 @@ def token_rows(
         for reason, nodes in file.sealed.excluded_nodes.items():
             uses |= dict.fromkeys(nodes, (reason, None))
     for call in file if by_call else ():
-        yield head | _call_row(call, *uses.get(call.intent.node, (None, None)))
+        use, place_in = uses.get(call.intent.node, (None, None))
+        yield head | {"trained": trained if use == "trained" else False} | _call_row(call, use, place_in)
     for number, segment in enumerate(segments):
         whole = file.segment(segment.nodes)
         counts.segments += 1
@@ -176,14 +226,22 @@ def token_rows(
     counts.failed += unanswered - unfinished
 
 
-def _head(place: Place, file: CapturedTrialFile, facts: TrialFacts) -> Row:
-    step, group, trial, try_ = place
-    end, opened = facts.ends.get(place), file.opened
+def trained_of(chosen: Chosen, file: CapturedTrialFile, facts: TrialFacts) -> bool | None:
+    """Whether the segments of a file trained; None also when it does not say which ones they are."""
+    trained = facts.trained(chosen.place, chosen.earlier)
+    return None if trained and file.sealed is None else trained
+
+
+def _head(chosen: Chosen, file: CapturedTrialFile, facts: TrialFacts, trained: bool | None) -> Row:
+    step, group, trial, try_ = chosen.place
+    newest = chosen.earlier == 0  # what the journal says is of the newest file of a try
+    end, opened = facts.ends.get(chosen.place) if newest else None, file.opened
     return {
         "run": facts.run_id or None, "step": step, "group": group, "trial": trial, "try": try_,
-        "name": trial_name(group, trial), "task": facts.tasks.get((step, group)),
+        "earlier": chosen.earlier, "name": trial_name(group, trial), "task": facts.tasks.get((step, group)),
         "outcome": end.outcome if end is not None else None, "cause": end.cause if end is not None else None,
-        "reward": end.reward if end is not None else None,
+        "reward": end.reward if end is not None else None, "trained": trained,
+        "group_kept": facts.kept.get((step, group)) if newest else None,
         "policy_version": opened.policy_version if opened is not None else None,
         "model": opened.model if opened is not None else None,
         "renderer": opened.renderer if opened is not None else None, "sealed": file.sealed is not None,
@@ -221,7 +279,7 @@ def summary(counts: Counts, by_call: bool) -> str:
     trials = _many(counts.trials, "trial")
     parts = [
         f"calls of {trials}" if by_call else f"{_many(counts.segments, 'segment')} of {trials}",
-        f"{_many(counts.calls, 'trained call')}, {counts.sampled} of {counts.tokens} tokens sampled",
+        f"{_many(counts.calls, 'call')} in segments, {counts.sampled} of {counts.tokens} tokens sampled",
     ]
     left_out = [f"{number} {reason}" for reason, number in sorted(counts.excluded.items()) if number]
     if left_out:
@@ -231,7 +289,14 @@ def summary(counts: Counts, by_call: bool) -> str:
     if counts.unfinished:
         parts.append(f"{_many(counts.unfinished, 'call')} without an outcome")
     if counts.unsealed:
-        parts.append(f"{_many(counts.unsealed, 'trial')} not sealed: running, or its engine was killed")
+        whose = "its" if counts.unsealed == 1 else "their"
+        parts.append(f"{_many(counts.unsealed, 'trial')} not sealed: running, or {whose} engine was killed")
+    if counts.untrained:
+        parts.append(f"{_many(counts.untrained, 'trial')} did not train")
+    if counts.unknown:
+        parts.append(f"{_many(counts.unknown, 'trial')} of which it cannot be known whether that trained")
+    if counts.left_out:
+        parts.append(f"{_many(counts.left_out, 'trial')} left out by --trained")
     if counts.torn:
         parts.append(f"{_many(counts.torn, 'file')} ending within a record")
     return "; ".join(parts)
