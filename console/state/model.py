@@ -104,7 +104,8 @@ class HostState(msgspec.Struct, kw_only=True):
 
 
 class TrialBrief(msgspec.Struct, kw_only=True, array_like=True):
-    """What alarms need of a try that ended: when, how, on which task, in how many seconds and answered model calls."""
+    """What alarms need of a try that ended: when, how, on which task, in how many seconds, answered model calls, and
+    sequences of them that may be trained."""
 
     ts: float = 0.0
     name: str = ""
@@ -114,6 +115,7 @@ class TrialBrief(msgspec.Struct, kw_only=True, array_like=True):
     exception: str = ""
     seconds: float | None = None
     calls: int = 0
+    segments: int = 0
 
 
 class CaptureState(msgspec.Struct, kw_only=True):

@@ -99,6 +99,7 @@ def _trial_finished(view: RunView, e: ev.TrialFinished) -> None:
         TrialBrief(
             ts=e.ts, name=trial_name(e.group, e.trial), task=group.task, outcome=e.outcome, cause=e.cause,
             exception=e.exception or "", seconds=e.seconds.get("total"), calls=e.turns,
+            segments=e.segments,
         )
     )  # fmt: skip
     del recent[:-RECENT_KEPT]

@@ -16,6 +16,8 @@ REASONS = {
     "renderer": "the renderer has no bridge",
     "template": "the template drops earlier thoughts",
 }
+MANY_SEGMENTS, FEW_CALLS = 4, 2
+"""Segments per trial from which on, and calls per segment below which, agents hardly ever go on with a conversation."""
 NOT_REFUSED = frozenset({"auth", "early", "sealed", "not_found", "method", "busy", "cancelled"})
 """Kinds of refusals that say nothing about what agents ask for: from outside a trial, to be tried again, or unheard."""
 
@@ -84,6 +86,24 @@ def refused(look: Look) -> Iterator[Finding]:
     )
 
 
+def scattered(look: Look) -> Iterator[Finding]:
+    """Agents begin a new conversation each turn. `unbridged` speaks when they should have gone on, and then alone."""
+    scored = [brief for brief in look.state.recent if brief.outcome in SCORED]
+    segments, calls = sum(brief.segments for brief in scored), sum(brief.calls for brief in scored)
+    if len(scored) < look.limits.trials_needed or segments < MANY_SEGMENTS * len(scored):
+        return
+    if not segments or calls >= FEW_CALLS * segments or any(unbridged(look)):
+        return
+    yield Finding(
+        key="capture.scattered",
+        level=WARNING,
+        text=f"the last {len(scored)} scored trials made {segments} segments of {calls / segments:.1f} calls each",
+        consequence="prompts are trained and stored again and again, at many times the cost",
+        remedy="let the agent go on with one conversation: each request repeats the messages and replies before it",
+        figure=segments / len(scored),
+    )
+
+
 def single_calls(look: Look) -> Iterator[Finding]:
     """Many scored trials made one model call: an agent that gives up at once looks like that, and its reward counts."""
     scored = [brief for brief in look.state.recent if brief.outcome in SCORED]
@@ -127,4 +147,4 @@ _RATIOS = {
     None: "PPO ratios may be wrong from the first step on",
 }
 WHATEVER = (captured,)
-WHILE_LIVE = (unbridged, refused, single_calls, temperature)
+WHILE_LIVE = (unbridged, scattered, refused, single_calls, temperature)

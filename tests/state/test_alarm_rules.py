@@ -9,7 +9,7 @@ import pytest
 
 from console.journal import events as ev
 from console.state.alarms import alarms
-from console.state.findings import Finding
+from console.state.findings import Finding, Look
 from console.state.model import (
     CheckpointState,
     GatewayState,
@@ -19,6 +19,7 @@ from console.state.model import (
     TrialState,
 )
 from console.state.reduce import RunView
+from console.state.rules_capture import scattered
 
 NOW = 1_700_000_000.0
 GB = 1_000_000_000
@@ -496,3 +497,21 @@ def test_requests_that_are_refused() -> None:
     harmless = dict.fromkeys(("auth", "early", "sealed", "not_found", "method", "busy", "cancelled"), 500)
     assert levels(live(refused(10, **harmless))) == {}
     assert levels(live(refused(0, request=0), tune(bridge_calls=0, refused_share=0))) == {}
+
+
+def test_agents_that_begin_anew_each_turn() -> None:
+    def made(count: int, segments: int, calls: int, outcome: str = "completed") -> list[TrialBrief]:
+        return [TrialBrief(task="t", outcome=outcome, calls=calls, segments=segments) for _ in range(count)]
+
+    finding = one(live(recent(made(20, 6, 9), made(9, 1, 30, "cancelled"))), "capture.scattered")
+    assert finding.text == "the last 20 scored trials made 120 segments of 1.5 calls each"
+    assert finding.level == "warning" and "again and again" in finding.consequence
+    assert "one conversation" in finding.remedy
+    assert levels(live(recent(made(19, 6, 9)))) == {}, "too few to tell"
+    assert levels(live(recent(made(20, 4, 7)))) == {"capture.scattered": "warning"}
+    assert levels(live(recent(made(19, 4, 7), made(1, 3, 5)))) == {}, "few segments"
+    assert levels(live(recent(made(20, 4, 8)))) == {}, "they go on"
+    rewritten = part("capture", bridged=10, unbridged={"rewritten": 90})
+    assert levels(live(recent(made(20, 6, 9)), rewritten)) == {"capture.unbridged": "warning"}, "one cause, one alarm"
+    assert levels(live(recent(made(20, 0, 2)))) == {}
+    assert not [*scattered(Look(live(tune(trials_needed=0)), NOW))], "no trial at all"

@@ -192,12 +192,15 @@ def test_a_trial_from_queue_to_reward() -> None:
             turns=2,
             prompt_tokens=31,
             sampled_tokens=8,
+            segments=3,
             seconds={"total": 4.0},
             **AT,
         )
     )
     assert (t.phase, t.outcome, t.rule, t.reward, t.finished) == ("done", "completed", "verifier", 0.75, end)
     assert (t.turns, t.prompt_tokens, t.sampled_tokens, t.seconds) == (2, 31, 8, {"total": 4.0})
+    brief = run.state.recent[-1]
+    assert (brief.name, brief.seconds, brief.calls, brief.segments) == ("g1/t2", 4.0, 2, 3)
     assert (run.state.groups[0].reward_mean, run.state.groups[0].reward_std) == (0.75, 0.0)
     assert run.lines == ["run demo started"]
     before = msgspec.structs.asdict(t)
