@@ -17,16 +17,16 @@ class Spent:
         self.calls = self.prompt_tokens = self.sampled_tokens = self.received_bytes = 0
 
     def exhausted(self, prompt_tokens: int = 1) -> str:
-        """Name of the budget that a call with this prompt does not fit any more; "" when it fits all."""
+        """The option whose budget a call with this prompt does not fit any more; "" when it fits all."""
         left = self._budgets
-        for name, limit, needed in (
-            ("calls", left.calls, self.calls + 1),
-            ("prompt_tokens", left.prompt_tokens, self.prompt_tokens + prompt_tokens),
-            ("sampled_tokens", left.sampled_tokens, self.sampled_tokens + 1),
-            ("received_bytes", left.received_bytes, self.received_bytes),
+        for option, limit, needed in (
+            ("harbor.max_calls", left.calls, self.calls + 1),
+            ("harbor.max_prompt_tokens", left.prompt_tokens, self.prompt_tokens + prompt_tokens),
+            ("harbor.max_sampled_tokens", left.sampled_tokens, self.sampled_tokens + 1),
+            ("harbor.max_call_bytes", left.received_bytes, self.received_bytes),
         ):
             if limit is not None and needed > limit:
-                return name
+                return option
         return ""
 
     def room(self) -> int | None:

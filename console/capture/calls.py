@@ -191,9 +191,9 @@ class TrialCalls:
         if run is not None and run.open:
             self._service.figures.joined += 1
         else:
-            name = self._parts.spent.exhausted()
-            if name:
-                return self._terminal(request, name)
+            option = self._parts.spent.exhausted()
+            if option:
+                return self._terminal(request, option)
             self._checked(request)
             run = self._started_run(request, digest)
         run.waiters += 1
@@ -203,7 +203,7 @@ class TrialCalls:
         except RefusedError as refusal:
             leave(run)
             if refusal.kind == "budget":
-                return self._terminal(request, "prompt_tokens", refusal)
+                return self._terminal(request, "harbor.max_prompt_tokens", refusal)
             raise
         except asyncio.CancelledError:
             leave(run)
@@ -259,14 +259,14 @@ class TrialCalls:
         if self._under_way.get(run.digest) is run:
             del self._under_way[run.digest]
 
-    def _terminal(self, request: ChatRequest, budget: str, refusal: RefusedError | None = None) -> PendingCall:
+    def _terminal(self, request: ChatRequest, option: str, refusal: RefusedError | None = None) -> PendingCall:
         """A reply that ends most agents: they take it for the model's last word, where an error makes them try again.
 
         It is no sample: not recorded as a call, and never trained. An agent that goes on is refused.
         """
         parts = self._parts
         refusal = refusal or used_up()
-        parts.refuse(refusal, request.dialect, text=f"the trial's budget of {budget} is used up")
+        parts.refuse(refusal, request.dialect, text=f"the trial's budget {option} is used up")
         parts.terminals += 1
         if parts.terminals > self._service.settings.terminal_replies:
             raise refusal

@@ -9,6 +9,7 @@ from scripted_sampler import backend_error
 from console.capture.budgets import USED_UP, Spent
 from console.capture.refusals import RefusedError
 from console.capture.settings import Budgets
+from console.training.harbor_options import HarborOptions
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ async def test_a_budget_of_calls(open_stage):
     captured = await stage.calls.seal()
     evidence = captured.evidence
     assert (evidence.calls, evidence.failed, evidence.last_failure) == (2, 5, "budget")
-    assert "budget of calls" in evidence.last_failure_text
+    assert evidence.last_failure_text == "the trial's budget harbor.max_calls is used up"
     assert len(stage.file()) == 2 and stage.file().refused == {"budget": 5}
     assert sum(len(s.turns) for s in captured.segments) + sum(captured.excluded.values()) == 2
 
@@ -106,11 +107,17 @@ def test_without_limits_nothing_is_ever_used_up():
 
 
 def test_each_budget_is_named():
-    for name in ("calls", "prompt_tokens", "sampled_tokens", "received_bytes"):
+    for name, option in (
+        ("calls", "max_calls"),
+        ("prompt_tokens", "max_prompt_tokens"),
+        ("sampled_tokens", "max_sampled_tokens"),
+        ("received_bytes", "max_call_bytes"),
+    ):
+        assert option in HarborOptions.__struct_fields__
         spent = Spent(Budgets(**{name: 5}))
         assert spent.exhausted() == ""
         setattr(spent, name, 6)
-        assert spent.exhausted() == name
+        assert spent.exhausted() == f"harbor.{option}"
     spent = Spent(Budgets(sampled_tokens=5, prompt_tokens=10))
     spent.sampled_tokens = 3
-    assert spent.room() == 2 and spent.exhausted(10) == "" and spent.exhausted(11) == "prompt_tokens"
+    assert spent.room() == 2 and spent.exhausted(10) == "" and spent.exhausted(11) == "harbor.max_prompt_tokens"
