@@ -92,7 +92,7 @@ def scattered(look: Look) -> Iterator[Finding]:
     segments, calls = sum(brief.segments for brief in scored), sum(brief.calls for brief in scored)
     if len(scored) < look.limits.trials_needed or segments < MANY_SEGMENTS * len(scored):
         return
-    if not segments or calls >= FEW_CALLS * segments or any(unbridged(look)):
+    if calls >= FEW_CALLS * segments or any(unbridged(look)):
         return
     yield Finding(
         key="capture.scattered",
