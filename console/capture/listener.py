@@ -190,6 +190,12 @@ class Listener:
         self._strangers.pop(connection, None)
 
 
+async def check_address(host: str, port: int) -> None:
+    """Listen as a start would, and stop at once. Raises UsageError, as `Listener.start`."""
+    for sock in await _bound(host, port):
+        sock.close()
+
+
 async def _bound(host: str, port: int) -> list[socket.socket]:
     """Sockets for each address of the host, on the same port."""
     bare = host.strip().strip("[]")

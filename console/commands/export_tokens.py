@@ -40,7 +40,7 @@ null: cannot be known, because the step has not ended, or there is no journal of
 are there too, unless --trained is given.
 Step, group, trial and try count from 0; `name` is the screen's. As long as a trial is not `sealed`, because it runs \
 or its engine was killed, all answered calls count, in sequences that extend each other. `earlier` is N for the Nth \
-file that was set aside when a resumed run did the same try again (--all-tries only; without outcome and reward), else 0.
+file that was set aside when a resumed run did the same try again (--all-tries; no outcome and reward), else 0.
 
 """
 NAMED = 4
@@ -168,9 +168,7 @@ def _chosen(run_dir: Path, selection: Selection, facts: TrialFacts) -> list[Chos
     try:
         if files := chosen_files(run_dir, selection, facts):
             return files
-        known = (
-            [place for path in trial_files(run_dir) if (place := place_of(path.name)) is not None] if not files else []
-        )
+        known = [place for path in trial_files(run_dir) if (place := place_of(path.name)) is not None]
     except OSError as error:
         raise RecordingError(f"{run_dir}/capture: cannot be read ({error.strerror})") from error
     if not known:

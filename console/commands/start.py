@@ -30,6 +30,7 @@ def preflight_findings(options: RunOptions, environment: Mapping[str, str], *, w
         whole: go on after an error; otherwise the later checks, which cost seconds, are left out then.
     """
     from console.training.preflight import preflight, preflight_gateway, preflight_harbor
+    from console.training.preflight_capture import preflight_listening
 
     findings = preflight(options, environment)
     if whole or not errors(findings):
@@ -37,8 +38,29 @@ def preflight_findings(options: RunOptions, environment: Mapping[str, str], *, w
     if (whole or not errors(findings)) and not options.embedded:
         findings += asyncio.run(preflight_gateway(options, environment))
     if whole:
-        findings += _renderer_findings(options)
+        findings += _renderer_findings(options) + asyncio.run(preflight_listening(options))
     return findings
+
+
+def refuse_unbound(options: RunOptions) -> None:
+    """Raise `UsageError` when the capture gateway cannot listen where it is to.
+
+    Not when the run goes on already: its own engine listens there, and the one that would be started says so.
+    """
+    from console.training.preflight_capture import preflight_listening
+
+    findings = asyncio.run(preflight_listening(options))
+    if findings and not _is_live(options.log_path):
+        refuse(findings)
+
+
+def _is_live(run_dir: Path) -> bool:
+    from console.control.runs import run_at
+
+    try:
+        return run_at(run_dir).state == "live"
+    except RecordingError:
+        return False
 
 
 def _renderer_findings(options: RunOptions) -> list[Finding]:
@@ -72,6 +94,7 @@ def start(options: RunOptions, watch: Watch, look: Look = PLAIN_LOOK) -> int:
     step = last_checkpoint_batch(options.log_path)
     if step is not None and step >= planned_steps(options):
         return _already_complete(options, watch, step)
+    refuse_unbound(options)
     return watch_run(options, watch, look)
 
 

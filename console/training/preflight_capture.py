@@ -48,6 +48,23 @@ def capture_findings(options: RunOptions, env: Mapping[str, str]) -> Iterator[Fi
         yield finding_of("capture.insecure", problem)
 
 
+async def preflight_listening(options: RunOptions) -> list[Finding]:
+    """Whether the capture gateway can listen where it is to; the port is free again afterwards.
+
+    Nothing is said of values that are refused whatever machine this is.
+    """
+    from console.capture.listener import check_address
+
+    harbor = options.harbor
+    if not 0 <= harbor.listen_port <= 65535 or not harbor.listen_host.strip():
+        return []
+    try:
+        await check_address(harbor.listen_host, harbor.listen_port)
+    except UsageError as problem:
+        return [finding_of("capture.listen", problem)]
+    return []
+
+
 def _advertised(options: RunOptions) -> Iterator[Finding]:
     harbor, url = options.harbor, options.harbor.advertised_url
     if url is None:

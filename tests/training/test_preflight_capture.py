@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import socket
 from pathlib import Path
 
 import pytest
 from certificates import make_certificate
 
+from console.capture import listener
+from console.commands import start, train
 from console.errors import UsageError
 from console.findings import WARNING, Finding, errors
 from console.training.harbor_options import HarborOptions
 from console.training.options import RunOptions, parse
 from console.training.preflight import preflight
+from console.training.preflight_capture import preflight_listening
 
 ENV = {"TINKER_API_KEY": "tml-secret", "E2B_API_KEY": "e2b-secret"}
 AGENT = {"name": "x", "env": {"OPENAI_BASE_URL": "{proxy_url}/v1", "OPENAI_API_KEY": "{proxy_api_key}"}}
@@ -185,3 +190,68 @@ def test_remote_sandboxes_must_reach_the_whole_address(words: list[str], tmp_pat
     assert (finding.code, finding.level, finding.object) == (
         "trial.container_loopback", WARNING, "harbor.advertised_url",
     )  # fmt: skip
+
+
+# --- the address ---
+
+
+async def listening(words: list[str], *more: str) -> list[str]:
+    return [f"{found.code} {found.line()}" for found in await preflight_listening(parse([*words, *more]))]
+
+
+async def refusal(host: str, port: int) -> str:
+    """What the capture gateway says of it when it starts."""
+    server = listener.Listener(None, None)  # type: ignore[arg-type]
+    with pytest.raises(UsageError) as caught:
+        await server.start(host, port, None)
+    return f"capture.listen {caught.value}"
+
+
+async def test_a_port_in_use_is_found_and_a_free_one_is_left_free(words: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        told = await listening(words, f"harbor.listen_port={port}")
+        assert told == [await refusal("127.0.0.1", port)] and "is in use at 127.0.0.1; choose another" in told[0]
+    for _ in range(2):
+        assert await listening(words, f"harbor.listen_port={port}") == []
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", port))
+        free.listen()
+    assert await listening(words) == []
+
+
+@pytest.mark.parametrize("host", ["203.0.113.9", "no-such-host.invalid", "2001:db8::1"])
+async def test_an_address_of_another_machine_is_found(words: list[str], host: str) -> None:
+    told = await listening(words, f"harbor.listen_host={host}")
+    assert told == [await refusal(host, 0)] and "cannot listen there" in told[0]
+
+
+async def test_a_privileged_port_is_found(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")  # as for everybody but the superuser
+
+    monkeypatch.setattr(listener, "_listening", forbidden)
+    assert await listening(words, "harbor.listen_port=80") == [await refusal("127.0.0.1", 80)]
+
+
+@pytest.mark.parametrize("word", ["harbor.listen_port=70000", "harbor.listen_port=-1", "harbor.listen_host= "])
+async def test_what_is_refused_anyway_is_not_tried(words: list[str], word: str) -> None:
+    assert await listening(words, word) == [] and errors(found(words, word))
+
+
+def test_train_finds_it_before_anything_is_started(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in ENV.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(start, "_renderer_findings", lambda options: [])
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        words = [*words, f"harbor.listen_port={port}"]
+        assert train.train_main(["--check", "--json", *words, "config.max_steps=0"]) == 2
+        findings = json.loads(capsys.readouterr().out)["findings"]
+        assert f"harbor.listen_port={port}" in {one["object"] for one in findings}
+        monkeypatch.setattr(start, "preflight_findings", lambda options, env, *, whole: preflight(options, env))
+        with pytest.raises(UsageError, match=f"harbor.listen_port={port}: is in use"):
+            train.train_main(["--plain", *words])
+        assert not (tmp_path / "run").exists()
