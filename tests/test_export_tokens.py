@@ -264,6 +264,10 @@ def test_rows_say_whether_the_trial_trained(run: Path, export) -> None:
     with JournalWriter(run / "journal", snapshot=lambda: (b"{}", 0)) as journal:
         journal.append(ev.RunStarted(run_id="run-7", resumed_from=0))
     assert whether_trained(export(run, *step)[1])[0] == ("g1/t1", 0, 0, None, None), "its weights are no more"
+    with JournalWriter(run / "journal", snapshot=lambda: (b"{}", 0)) as journal:
+        journal.append(ev.TrialFinished(step=0, group=0, trial=0, outcome="completed", reward=0.5))
+        journal.append(ev.GroupFinished(step=0, group=0, kept=True))
+    assert whether_trained(export(run, *step)[1])[0] == ("g1/t1", 0, 0, None, True), "the step has not ended again"
 
 
 def test_a_scored_trial_whose_segments_are_not_known_is_not_said_to_have_trained(run: Path, export) -> None:
