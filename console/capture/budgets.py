@@ -45,6 +45,8 @@ class Spent:
         self.prompt_tokens -= prompt_tokens
 
 
-def used_up() -> RefusedError:
-    """The error of a call beyond a budget; trying again is of no use."""
-    return RefusedError("budget", USED_UP)
+def used_up(option: str) -> RefusedError:
+    """A call beyond the budget of this option. The agent is not told which; the refusal's cause says it for us."""
+    refusal = RefusedError("budget", USED_UP)
+    refusal.__cause__ = ValueError(f"the trial's budget {option} is used up")
+    return refusal

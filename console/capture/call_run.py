@@ -181,8 +181,9 @@ class CallRun:
         self.prompt_tokens = prompt.tokens
         if service.window is not None and prompt.tokens + 1 > service.window:
             raise overflow(prompt.tokens, service.window)
-        if parts.spent.exhausted(prompt.tokens):
-            raise used_up()
+        option = parts.spent.exhausted(prompt.tokens)
+        if option:
+            raise used_up(option)
         rooms = (None if service.window is None else service.window - prompt.tokens, parts.spent.room())
         values = effective(
             request.sampling,

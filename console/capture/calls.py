@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class PendingCall:
+class PendingCall(ABC):
     """A request that will be answered, or whose answer is there.
 
     Attributes:
@@ -48,18 +49,19 @@ class PendingCall:
     def __init__(self, node: str, prompt_tokens: int, on_delivered: Callable[[], None]) -> None:
         self.node, self.prompt_tokens, self._on_delivered = node, prompt_tokens, on_delivered
 
+    @abstractmethod
     async def reply(self) -> ChatReply:
         """The reply; sampling begins when it is asked for. Cancelling this says that the client went away.
 
         Raises:
             RefusedError: the call failed, or the trial ended meanwhile.
         """
-        raise NotImplementedError
 
     def delivered(self) -> None:
         """The reply is being handed to the connection."""
         self._on_delivered()
 
+    @abstractmethod
     def abandon(self) -> None:
         """The client went away before it had its reply, also before `reply` was asked for. May be called at any time,
         and more than once."""
@@ -74,6 +76,9 @@ class _Given(PendingCall):
 
     async def reply(self) -> ChatReply:
         return self._reply
+
+    def abandon(self) -> None:
+        """Nothing is under way."""
 
 
 class _Waiting(PendingCall):
@@ -193,7 +198,7 @@ class TrialCalls:
         else:
             option = self._parts.spent.exhausted()
             if option:
-                return self._terminal(request, option)
+                return self._terminal(request, used_up(option))
             self._checked(request)
             run = self._started_run(request, digest)
         run.waiters += 1
@@ -203,7 +208,7 @@ class TrialCalls:
         except RefusedError as refusal:
             leave(run)
             if refusal.kind == "budget":
-                return self._terminal(request, "harbor.max_prompt_tokens", refusal)
+                return self._terminal(request, refusal)
             raise
         except asyncio.CancelledError:
             leave(run)
@@ -259,14 +264,13 @@ class TrialCalls:
         if self._under_way.get(run.digest) is run:
             del self._under_way[run.digest]
 
-    def _terminal(self, request: ChatRequest, option: str, refusal: RefusedError | None = None) -> PendingCall:
+    def _terminal(self, request: ChatRequest, refusal: RefusedError) -> PendingCall:
         """A reply that ends most agents: they take it for the model's last word, where an error makes them try again.
 
         It is no sample: not recorded as a call, and never trained. An agent that goes on is refused.
         """
         parts = self._parts
-        refusal = refusal or used_up()
-        parts.refuse(refusal, request.dialect, text=f"the trial's budget {option} is used up")
+        parts.refuse(refusal, request.dialect, text=str(refusal.__cause__ or ""))
         parts.terminals += 1
         if parts.terminals > self._service.settings.terminal_replies:
             raise refusal

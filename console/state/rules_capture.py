@@ -108,7 +108,7 @@ def single_calls(look: Look) -> Iterator[Finding]:
     """Many scored trials made one model call: an agent that gives up at once looks like that, and its reward counts."""
     scored = [brief for brief in look.state.recent if brief.outcome in SCORED]
     alone = sum(brief.calls == 1 for brief in scored)
-    if len(scored) >= look.limits.trials_needed and alone / len(scored) >= look.limits.limit_share:
+    if alone and len(scored) >= look.limits.trials_needed and alone / len(scored) >= look.limits.limit_share:
         yield Finding(
             key="capture.one_call",
             level=WARNING,

@@ -46,7 +46,7 @@ def infrastructure(look: Look) -> Iterator[Finding]:
     """Trials fail in their infrastructure too often, or one after the other."""
     limits, ended = look.limits, _ended(look)
     failed = [b for b in ended if b.outcome == "infrastructure"]
-    part = len(failed) / len(ended) if len(ended) >= limits.trials_needed else 0.0
+    part = len(failed) / len(ended) if ended and len(ended) >= limits.trials_needed else 0.0
     row = ended[-max(1, round(limits.infra_in_a_row)) :]
     in_a_row = len(row) >= limits.infra_in_a_row and all(b.outcome == "infrastructure" for b in row)
     # A row of one task, where other tasks run too, is that task's own trouble.

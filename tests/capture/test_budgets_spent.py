@@ -70,6 +70,7 @@ async def test_a_budget_of_prompt_tokens_refuses_the_prompt_that_exceeds_it(open
     pending = await stage.begin([user("word " * 60)])
     assert (await pending.reply()).text == USED_UP and len(stage.sampler.asked) == 1
     assert stage.figures.refusals == {"budget": 1}
+    assert stage.calls._evidence.taken().last_failure_text == "the trial's budget harbor.max_prompt_tokens is used up"
     await stage.ask(ask(1))  # a short one still fits, and the agent is taken to go on
     assert stage.calls._parts.terminals == 0
 

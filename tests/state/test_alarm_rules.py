@@ -515,3 +515,7 @@ def test_agents_that_begin_anew_each_turn() -> None:
     assert levels(live(recent(made(20, 6, 9)), rewritten)) == {"capture.unbridged": "warning"}, "one cause, one alarm"
     assert levels(live(recent(made(20, 0, 2)))) == {}
     assert not [*scattered(Look(live(tune(trials_needed=0)), NOW))], "no trial at all"
+
+
+def test_a_share_of_no_trials_is_no_share() -> None:
+    assert levels(live(recent(), tune(trials_needed=0.0))) == {}
