@@ -20,7 +20,7 @@ from console.capture.effective import Effective, effective
 from console.capture.evidence import Evidence, failure_of
 from console.capture.places import Places
 from console.capture.reading import Reading, read
-from console.capture.refusals import RefusedError, UnforeseenError, overflow
+from console.capture.refusals import RefusedError, UnforeseenError, overflow, traced
 from console.capture.retries import Answered, Replies
 from console.capture.sampler import Sample, SampleFailedError, sample
 from console.capture.workers import Overloaded
@@ -155,7 +155,7 @@ class CallRun:
         except RefusedError as refusal:
             self._failed(refusal, str(refusal.__cause__ or refusal.message))
         except Exception as error:
-            log.warning("a model call failed in the capture gateway: %s", type(error).__name__, exc_info=error)
+            log.warning("a model call failed in the capture gateway: %s", traced(error))
             self._failed(_backend("the capture gateway failed"), f"capture gateway: {type(error).__name__}")
         finally:
             figures.inflight -= 1

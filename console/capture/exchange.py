@@ -25,7 +25,7 @@ from console.capture.dialects.base import Dialect
 from console.capture.listener import Connection
 from console.capture.paths import READ, Place, resolve
 from console.capture.peers import Peers
-from console.capture.refusals import RefusedError, UnforeseenError, overflow
+from console.capture.refusals import RefusedError, UnforeseenError, overflow, traced
 from console.capture.routes import Entry, Routes
 from console.capture.service import CallService
 from console.capture.streams import in_time, stream_reply
@@ -112,7 +112,7 @@ class Exchange:
         except ConnectionError:
             raise
         except Exception as error:
-            log.warning("a request could not be served: %s", type(error).__name__)
+            log.warning("a request could not be served: %s", traced(error))
             return await self._refuse(visit, UnforeseenError())
 
     def malformed(self, refusal: RefusedError) -> web.Response:
@@ -179,7 +179,7 @@ class Exchange:
             except RefusedError:
                 raise
             except Exception as error:
-                log.warning("a body could not be understood: %s", type(error).__name__)
+                log.warning("a body could not be understood: %s", traced(error))
                 raise RefusedError("request", "the body cannot be understood") from None
             digest = hashlib.sha256(request.dialect.encode() + b"\0")
             # Of what it says: some clients send the same again with its keys in another order.

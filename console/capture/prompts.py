@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from console.capture.chat import ChatMessage, ChatRequest
-from console.capture.refusals import RefusedError, overflow
+from console.capture.refusals import RefusedError, overflow, traced
 from console.capture.sampler import model_input
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Prompts:
             raise
         except Exception as error:
             # Renderers take what agents send at its word; what one cannot render fails here every time.
-            log.warning("a conversation cannot be rendered: %s", type(error).__name__, exc_info=error)
+            log.warning("a conversation cannot be rendered: %s", traced(error))
             raise RefusedError(
                 "request", f"the conversation cannot be rendered: {type(error).__name__}", param="messages"
             ) from error

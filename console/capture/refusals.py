@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+from pathlib import Path
 from typing import Literal
 
 RefusalKind = Literal[
@@ -27,6 +29,9 @@ STATUS: dict[RefusalKind, int] = {
     "method": 405, "too_large": 413, "media": 415, "busy": 429, "backend": 503, "no_logprobs": 503, "capture": 503,
     "cancelled": 499,
 }  # fmt: skip
+
+TRACED = 8
+"""Places of an unforeseen error that the log names at most."""
 
 ECHOED_CHARS = 80
 """Characters of a client's text that an error repeats at most."""
@@ -90,3 +95,12 @@ def shown(word: object) -> str:
     """A client's word as an error may repeat it: short, and printable."""
     text = repr(word if isinstance(word, str) else type(word).__name__)
     return text if len(text) <= ECHOED_CHARS else text[:ECHOED_CHARS] + "...'"
+
+
+def traced(error: BaseException) -> str:
+    """An unforeseen error as the log may have it: what it is and where it was raised.
+
+    Not what it says: that may be anything that an agent, its model or its tools have said.
+    """
+    places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)]
+    return " < ".join([type(error).__name__, *reversed(places[-TRACED:])])

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from console.capture.calls import PendingCall
 from console.capture.dialects.base import ReplyStream
-from console.capture.refusals import RefusedError, UnforeseenError
+from console.capture.refusals import RefusedError, UnforeseenError, traced
 
 KEEPALIVE_SECONDS = 10.0
 WRITE_SECONDS = 60.0
@@ -43,7 +43,7 @@ async def stream_reply(
         except RefusedError as problem:
             refusal = problem
         except Exception as error:
-            log.warning("a stream could not be finished: %s", type(error).__name__)
+            log.warning("a stream could not be finished: %s", traced(error))
             refusal = UnforeseenError()
         if refusal is not None:
             last = stream.failure(refusal)

@@ -427,3 +427,15 @@ async def test_what_was_refused_is_counted_by_kind(open_stage):
     captured = await stage.calls.seal()
     assert captured.refused == {"backend": 1, "request": 2, "overflow": 1}
     assert captured.evidence.failed == 5, "one of them had gone away"
+
+
+async def test_the_log_has_where_something_broke_and_not_what_was_said(open_stage, caplog, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("the agent's own words")
+
+    stage = open_stage()
+    monkeypatch.setattr(stage.service.renderer, "render", broken)
+    with pytest.raises(RefusedError):
+        await stage.ask([user("hello")])
+    assert "RuntimeError < test_calls_failures.py:" in caplog.text and "prompts.py:" in caplog.text
+    assert "own words" not in caplog.text
