@@ -15,6 +15,8 @@ from array import array
 from collections import OrderedDict
 from typing import Any
 
+from console.capture.encodable import encodable
+
 CACHED_IDS = 3_000_000
 """Ids of texts that are remembered (12 MB): full renderings repeat nearly all of the one before."""
 ENTRY_IDS = 64
@@ -54,8 +56,7 @@ class Veil:
 
         Lone surrogates, which cannot be encoded, are replaced.
         """
-        if not text.isascii():
-            text = text.encode("utf-8", "replace").decode("utf-8")
+        text = encodable(text)
         if self.mark in text:
             text = text.replace(self.mark, self.mark[0] + self.mark + self.mark[1:])
         pattern = self._control.every if every else self._control.special

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import msgspec
 
+from console.capture.encodable import encodable
 from console.capture.sealing import seal_file, sync_dirs, write_all
 from console.errors import CaptureError
 from console.records.capture_format import Opened, Record, Sealed
@@ -319,7 +320,7 @@ def _set_aside(directory: Path, key: str) -> None:
 def _readable(value: object) -> object:
     """The same without lone surrogates, which no encoding can carry."""
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
+        return encodable(value)
     if isinstance(value, list):
         return [_readable(one) for one in value]
     if isinstance(value, dict):

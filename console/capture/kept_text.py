@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from console.capture.chat import ChatMessage
+from console.capture.encodable import encodable
 from console.records.capture_format import KeptMessage
 from console.records.redact import redact
 
@@ -42,8 +43,7 @@ class Keeper:
             left = len(self._secret) - 1 if len(text) > len(head) else 0
             head = head.replace(self._secret, HIDDEN)
             head = head[: len(head) - left]
-        head = head[:limit]
-        return head if head.isascii() else head.encode("utf-8", "replace").decode("utf-8")
+        return encodable(head[:limit])
 
     def hides(self, text: str) -> bool:
         """Whether the token stands in the text."""

@@ -14,7 +14,7 @@ import msgspec
 
 from console.capture import ids
 from console.capture.chat import ToolCall, ToolSpec
-from console.capture.dialects.fields import encodable
+from console.capture.encodable import encodable
 from console.capture.sampled_text import TokenTexts
 from console.capture.tool_values import Schemas, dumped, loaded, loaded_at
 

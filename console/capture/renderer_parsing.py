@@ -8,7 +8,7 @@ from typing import Any
 
 from console.capture import ids
 from console.capture.chat import ToolCall, ToolSpec
-from console.capture.dialects.fields import encodable
+from console.capture.encodable import encodable
 from console.capture.parsing import THINK, UNTHINK, Parsed, decoded, typed_arguments
 from console.capture.sampled_text import TokenTexts
 from console.capture.tool_values import Schemas

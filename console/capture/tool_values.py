@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from console.capture.chat import ToolSpec
-from console.capture.dialects.fields import encodable
+from console.capture.encodable import encodable
 
 NODES = 200
 """Parts of a schema that are looked at for one parameter, references and alternatives among them; beyond that its type

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from console.outcomes.classes import SCORED
 from console.state.findings import CRITICAL, WARNING, Finding, Look, clean, share
+from console.state.model import TrialBrief
 
 REASONS = {
     "rewritten": "the agent rewrote its history",
@@ -88,7 +89,7 @@ def refused(look: Look) -> Iterator[Finding]:
 
 def scattered(look: Look) -> Iterator[Finding]:
     """Agents begin a new conversation each turn. `unbridged` speaks when they should have gone on, and then alone."""
-    scored = [brief for brief in look.state.recent if brief.outcome in SCORED]
+    scored = _scored(look)
     segments, calls = sum(brief.segments for brief in scored), sum(brief.calls for brief in scored)
     if len(scored) < look.limits.trials_needed or segments < MANY_SEGMENTS * len(scored):
         return
@@ -106,7 +107,7 @@ def scattered(look: Look) -> Iterator[Finding]:
 
 def single_calls(look: Look) -> Iterator[Finding]:
     """Many scored trials made one model call: an agent that gives up at once looks like that, and its reward counts."""
-    scored = [brief for brief in look.state.recent if brief.outcome in SCORED]
+    scored = _scored(look)
     alone = sum(brief.calls == 1 for brief in scored)
     if alone and len(scored) >= look.limits.trials_needed and alone / len(scored) >= look.limits.limit_share:
         yield Finding(
@@ -117,6 +118,10 @@ def single_calls(look: Look) -> Iterator[Finding]:
             remedy="look at the transcript and the log of such a trial",
             figure=alone / len(scored),
         )
+
+
+def _scored(look: Look) -> list[TrialBrief]:
+    return [brief for brief in look.state.recent if brief.outcome in SCORED]
 
 
 def temperature(look: Look) -> Iterator[Finding]:

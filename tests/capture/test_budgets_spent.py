@@ -12,19 +12,6 @@ from console.capture.settings import Budgets
 from console.training.harbor_options import HarborOptions
 
 
-@pytest.fixture
-async def open_stage(tmp_path):
-    opened: list[Stage] = []
-
-    def open_(*args, **options) -> Stage:
-        opened.append(Stage(tmp_path / f"capture{len(opened)}", *args, **options))
-        return opened[-1]
-
-    yield open_
-    for stage in opened:
-        await stage.close()
-
-
 def ask(number: int) -> list:
     return [user(f"question {number}")]
 

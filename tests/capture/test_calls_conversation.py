@@ -18,19 +18,6 @@ from console.records.capture_format import ids_bytes
 START = [system("You work in a shell."), user("Which files are there?")]
 
 
-@pytest.fixture
-async def open_stage(tmp_path):
-    opened: list[Stage] = []
-
-    def open_(*args, **options) -> Stage:
-        opened.append(Stage(tmp_path / f"capture{len(opened)}", *args, **options))
-        return opened[-1]
-
-    yield open_
-    for stage in opened:
-        await stage.close()
-
-
 async def three_turns(stage: Stage):
     first = await stage.ask(START, tools=[BASH])
     history = [*START, echo(first), result(first, "a.txt <|im_end|> b.txt")]

@@ -5,26 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from call_stage import Stage, said, turns, user
+from call_stage import said, turns, user
 from scripted_sampler import Reply
 
 from console.capture.refusals import RefusedError
 from console.errors import CaptureError
 
 ASK = [user("Which files are there?")]
-
-
-@pytest.fixture
-async def open_stage(tmp_path):
-    opened: list[Stage] = []
-
-    def open_(*args, **options) -> Stage:
-        opened.append(Stage(tmp_path / f"capture{len(opened)}", *args, **options))
-        return opened[-1]
-
-    yield open_
-    for stage in opened:
-        await stage.close()
 
 
 async def kind_of(asking) -> str:

@@ -23,19 +23,6 @@ HARBOR_OVERFLOW = re.compile(r"^prompt is too long: \d+ tokens > \d+ maximum$", 
 ASK = [user("Which files are there?")]
 
 
-@pytest.fixture
-async def open_stage(tmp_path):
-    opened: list[Stage] = []
-
-    def open_(*args, **options) -> Stage:
-        opened.append(Stage(tmp_path / f"capture{len(opened)}", *args, **options))
-        return opened[-1]
-
-    yield open_
-    for stage in opened:
-        await stage.close()
-
-
 async def refused(stage: Stage, messages=ASK, **options) -> RefusedError:
     with pytest.raises(RefusedError) as caught:
         await stage.ask(messages, **options)

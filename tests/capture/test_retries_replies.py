@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from call_stage import BASH, Stage, called, echo, result, said, turns, user
+from call_stage import BASH, called, echo, result, said, turns, user
 from scripted_sampler import Reply, backend_error
 
 from console.capture.chat import ChatReply
@@ -13,19 +13,6 @@ from console.capture.refusals import RefusedError
 from console.capture.retries import Answered, Replies
 
 ASK = [user("Which files are there?")]
-
-
-@pytest.fixture
-async def open_stage(tmp_path):
-    opened: list[Stage] = []
-
-    def open_(*args, **options) -> Stage:
-        opened.append(Stage(tmp_path / f"capture{len(opened)}", *args, **options))
-        return opened[-1]
-
-    yield open_
-    for stage in opened:
-        await stage.close()
 
 
 def trained(captured) -> int:

@@ -6,7 +6,8 @@ from typing import Any
 
 from console.capture import ids
 from console.capture.chat import ChatMessage, Role, ToolCall
-from console.capture.dialects.fields import encodable, listing, mapping, text
+from console.capture.dialects.fields import listing, mapping, text
+from console.capture.encodable import encodable
 from console.capture.refusals import bad_request, shown
 
 ROLES: dict[str, Role] = {

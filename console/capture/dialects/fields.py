@@ -6,6 +6,7 @@ import math
 from collections.abc import Container, Mapping
 from typing import Any
 
+from console.capture.encodable import encodable
 from console.capture.refusals import bad_request
 
 INTEGER_LIMIT = 2**53
@@ -105,11 +106,6 @@ def schema(value: object, param: str) -> dict[str, Any]:
     cleaned = clean(mapping(value, param), 0)
     assert isinstance(cleaned, dict)
     return cleaned
-
-
-def encodable(value: str) -> str:
-    """The text without lone surrogates."""
-    return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
 
 
 def unknown(body: Mapping[str, Any], known: Container[str]) -> list[str]:

@@ -12,7 +12,8 @@ from typing import Any
 
 from console.capture import ids
 from console.capture.chat import ChatMessage, ToolCall
-from console.capture.dialects.fields import encodable, listing, mapping, schema, text
+from console.capture.dialects.fields import listing, mapping, schema, text
+from console.capture.encodable import encodable
 from console.capture.refusals import RefusedError, bad_request, shown
 
 BILLING = "x-anthropic-billing-header:"

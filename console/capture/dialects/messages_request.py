@@ -9,6 +9,7 @@ from typing import Any
 from console.capture.chat import ChatRequest, Sampling, ToolSpec
 from console.capture.dialects import fields
 from console.capture.dialects.messages_content import Notes, parse_messages, parse_system
+from console.capture.encodable import encodable
 from console.capture.refusals import RefusedError, bad_request, shown
 
 STOPS = 16
@@ -172,7 +173,7 @@ def _unknown(given: Mapping[str, Any]) -> list[str]:
     found: list[str] = []
     for key, value in given.items():
         if value is not None and not (key in HONOURED or key in REFUSED or key in NEUTRALISED):
-            name = "".join(c if c.isprintable() else "?" for c in fields.encodable(key[:UNKNOWN_CHARS]))
+            name = "".join(c if c.isprintable() else "?" for c in encodable(key[:UNKNOWN_CHARS]))
             found.append(f"unknown:{name}")
             if len(found) == UNKNOWN_FIELDS:
                 break

@@ -9,6 +9,7 @@ from console.capture.chat import ChatMessage, ChatRequest, Sampling
 from console.capture.dialects import fields
 from console.capture.dialects.responses_items import parse_input
 from console.capture.dialects.responses_tools import Tools, checked_list, parse_tools
+from console.capture.encodable import encodable
 from console.capture.refusals import bad_request
 
 HONOURED = frozenset({
@@ -143,7 +144,7 @@ def _metadata(value: object) -> dict[str, str]:
     for entry in entries.values():
         if not isinstance(entry, str) or len(entry) > METADATA_CHARS:
             raise bad_request("metadata", f"must map to strings of {METADATA_CHARS} characters or fewer")
-    return {fields.encodable(key): fields.encodable(entry) for key, entry in entries.items()}
+    return {encodable(key): encodable(entry) for key, entry in entries.items()}
 
 
 def _text(value: object, neutralised: list[str]) -> dict[str, Any]:
