@@ -13,12 +13,15 @@ from console.journal.events import (
     AlarmShelved,
     CaptureStats,
     CheckpointSaved,
+    ClockJumped,
     CommandAccepted,
     CommandFinished,
     CommandRequested,
     DispatchPaused,
     Event,
     GatewayHealth,
+    GatewayProfiled,
+    GatewayWaiting,
     GroupFinished,
     GroupStarted,
     HostStats,
@@ -27,6 +30,7 @@ from console.journal.events import (
     RunFinished,
     RunPhase,
     RunPlanned,
+    RunResumed,
     RunStarted,
     RunTuned,
     SamplingProbed,
@@ -47,6 +51,7 @@ from console.journal.events import (
 
 KnownEvent = (
     RunStarted
+    | RunResumed
     | RunPhase
     | RunPlanned
     | RunFinished
@@ -60,9 +65,12 @@ KnownEvent = (
     | TrialHeld
     | TrialRetried
     | GatewayHealth
+    | GatewayProfiled
+    | GatewayWaiting
     | CaptureStats
     | SamplingProbed
     | HostStats
+    | ClockJumped
     | SandboxStats
     | CheckpointSaved
     | AlarmOpened

@@ -15,17 +15,32 @@ from typing import Any
 
 import msgspec
 
-SCHEMA_VERSION = 1
-
-Scalars = dict[str, float | int | str | bool | None]
-
-
-class Event(msgspec.Struct, tag_field="type", kw_only=True, omit_defaults=True):
-    """Base of all events. `seq` and `ts` are set by the writer."""
-
-    seq: int = 0
-    ts: float = 0.0
-
+from console.journal.event import SCHEMA_VERSION as SCHEMA_VERSION
+from console.journal.event import Event as Event
+from console.journal.event import Scalars as Scalars
+from console.journal.events_acts import TUNABLES as TUNABLES
+from console.journal.events_acts import AlarmAcked as AlarmAcked
+from console.journal.events_acts import AlarmClosed as AlarmClosed
+from console.journal.events_acts import AlarmOpened as AlarmOpened
+from console.journal.events_acts import AlarmShelved as AlarmShelved
+from console.journal.events_acts import CommandAccepted as CommandAccepted
+from console.journal.events_acts import CommandFinished as CommandFinished
+from console.journal.events_acts import CommandRequested as CommandRequested
+from console.journal.events_acts import DispatchPaused as DispatchPaused
+from console.journal.events_acts import Note as Note
+from console.journal.events_acts import RunTuned as RunTuned
+from console.journal.events_acts import StopRequested as StopRequested
+from console.journal.events_acts import TaskQuarantined as TaskQuarantined
+from console.journal.events_acts import WatchTaken as WatchTaken
+from console.journal.events_plumbing import CaptureStats as CaptureStats
+from console.journal.events_plumbing import CheckpointSaved as CheckpointSaved
+from console.journal.events_plumbing import ClockJumped as ClockJumped
+from console.journal.events_plumbing import GatewayHealth as GatewayHealth
+from console.journal.events_plumbing import GatewayProfiled as GatewayProfiled
+from console.journal.events_plumbing import GatewayWaiting as GatewayWaiting
+from console.journal.events_plumbing import HostStats as HostStats
+from console.journal.events_plumbing import SamplingProbed as SamplingProbed
+from console.journal.events_plumbing import SandboxStats as SandboxStats
 
 # --- run ----------------------------------------
 
@@ -66,6 +81,25 @@ class RunStarted(Event, tag="run.started"):
     thresholds: dict[str, float] = {}
 
 
+class RunResumed(Event, tag="run.resumed"):
+    """What a resumed run begins with; follows `RunStarted` once it is known.
+
+    Attributes:
+        checkpoint: name of the checkpoint, empty for the beginning; step: the first step that is not in it.
+        replayed: steps that are trained again from their captured batches, without new rollouts.
+        reused: trials of the interrupted step that had ended and are used; redone: those that run again; None while
+            the size of the batch is not known.
+        why_not: why the replay ends where it does, or why trials are not used, one line; empty for nothing to say.
+    """
+
+    checkpoint: str = ""
+    step: int = 0
+    replayed: list[int] = []
+    reused: int = 0
+    redone: int | None = None
+    why_not: str = ""
+
+
 class RunPhase(Event, tag="run.phase"):
     """What the run does now: starting, connecting, rollout, training, saving, evaluating, stopping."""
 
@@ -99,11 +133,20 @@ class RunFinished(Event, tag="run.finished"):
 
 
 class StepStarted(Event, tag="step.started"):
-    """A batch begins. `policy_version` is the number of optimiser steps behind the weights that sample."""
+    """A batch begins.
+
+    Attributes:
+        policy_version: optimiser steps behind the weights that sample.
+        weights: name of these weights: a digest of what they began as and of every batch trained since. Trials of two
+            batches of one name were sampled from one policy. Empty in journals of before it was kept.
+        replayed: the batch was rolled out before and is trained again from what was captured; no trial runs.
+    """
 
     step: int
     groups: int
     policy_version: int
+    weights: str = ""
+    replayed: bool = False
 
 
 class StepFinished(Event, tag="step.finished"):
@@ -124,6 +167,10 @@ class StepFinished(Event, tag="step.finished"):
         seconds_*: wall seconds of the step's parts.
         policy_version: optimiser steps behind the weights after this step.
         nonfinite: names of figures that were NaN or infinite and are null here.
+        weights: name of the weights after this step; see `StepStarted`.
+        replayed: trained again from what was captured, after a resume.
+        recovered: written by a later engine from the journal: the weights were saved, and the engine that trained them
+            ended before it wrote this row. What only that engine knew is null.
     """
 
     step: int
@@ -150,6 +197,9 @@ class StepFinished(Event, tag="step.finished"):
     seconds_total: float | None = None
     policy_version: int = 0
     nonfinite: list[str] = []
+    weights: str = ""
+    replayed: bool = False
+    recovered: bool = False
 
 
 # --- groups and trials ----------------------------------------
@@ -212,6 +262,7 @@ class TrialFinished(Event, tag="trial.finished"):
         segments: sequences that may be trained; bridged: calls whose prompt extends an earlier one's; unbridged: the
             others by reason, `first` among them; excluded: answered calls that never train, by reason.
         refused: requests that got an error instead of a sample, by kind.
+        reused: it ended under an earlier engine and counts again, in the same step of the resumed run; nothing ran.
     """
 
     step: int
@@ -235,6 +286,7 @@ class TrialFinished(Event, tag="trial.finished"):
     unbridged: dict[str, int] = {}
     excluded: dict[str, int] = {}
     refused: dict[str, int] = {}
+    reused: bool = False
 
 
 class TrialHeld(Event, tag="trial.held"):
@@ -257,214 +309,7 @@ class TrialRetried(Event, tag="trial.retried"):
     by: str = "policy"
 
 
-# --- gateway, capture, sandboxes, checkpoints ----------------------------------------
-
-
-class GatewayHealth(Event, tag="gateway.health"):
-    """What the prober saw; written when it changes, and at least every 10 s."""
-
-    reachable: bool
-    latency_ms: float | None = None
-    queued: int | None = None
-    running: int | None = None
-    kv_fraction: float | None = None
-    detail: str = ""
-
-
-class CaptureStats(Event, tag="capture.stats"):
-    """Totals of the run so far, at most once a second while they change.
-
-    Attributes:
-        calls: model calls answered; failed: answered with an error; prompt_tokens, sampled_tokens: captured.
-        lost: captured calls that cannot be trained because a record is missing; no_logprobs: samples without log-probs.
-        inflight: model calls under way; trained_tokens: sampled tokens that batches were given to train on.
-        bridged: calls whose prompt extends that of an earlier one; unbridged: the others by reason, `first` among them.
-        refusals: requests that got an error instead of a sample, by kind; excluded: answered calls that are not
-            trained, by reason.
-        temperature_low, temperature_high: of all calls, as they were sampled; None before the first.
-    """
-
-    calls: int = 0
-    failed: int = 0
-    prompt_tokens: int = 0
-    sampled_tokens: int = 0
-    lost: int = 0
-    no_logprobs: int = 0
-    inflight: int = 0
-    trained_tokens: int = 0
-    bridged: int = 0
-    unbridged: dict[str, int] = {}
-    refusals: dict[str, int] = {}
-    excluded: dict[str, int] = {}
-    temperature_low: float | None = None
-    temperature_high: float | None = None
-
-
-class SamplingProbed(Event, tag="sampling.probed"):
-    """What the log-probs that the gateway returns are.
-
-    Attributes:
-        tempered: they are those of the distribution at the sampling temperature (true), those of temperature 1
-            (false), or it could not be told (null); detail: how that was found.
-        mode: `agent` when agents choose how to sample, `force` when the run does.
-    """
-
-    tempered: bool | None = None
-    detail: str = ""
-    mode: str = "agent"
-
-
-class HostStats(Event, tag="host.stats"):
-    """The machine under the engine, at least once a minute and whenever a figure moved by a tenth.
-
-    Attributes:
-        disk_free, disk_total: of the file system of the run directory, bytes.
-        rss: resident memory of the engine and its children, bytes; memory_total: of the machine, bytes.
-        loop_lag: the longest delay of the engine's main loop since the last report, seconds.
-    """
-
-    disk_free: int | None = None
-    disk_total: int | None = None
-    rss: int | None = None
-    memory_total: int | None = None
-    loop_lag: float | None = None
-
-
-class SandboxStats(Event, tag="sandbox.stats"):
-    """Sandboxes now: live ones, and names left behind because their removal failed."""
-
-    live: int = 0
-    left: list[str] = []
-
-
-class CheckpointSaved(Event, tag="checkpoint.saved"):
-    """The cookbook saved a checkpoint. `kind`: periodic, rolling, final or on request."""
-
-    name: str
-    step: int
-    path: str = ""
-    kind: str = "periodic"
-
-
-# --- alarms, commands, notes ----------------------------------------
-
-
-class AlarmOpened(Event, tag="alarm.opened"):
-    """Something needs the operator. One open alarm a key; written again when its text or level changes.
-
-    Attributes:
-        level: warning or critical; text: what is wrong; consequence: what follows if nobody acts, empty for nothing;
-        remedy: what to do; action: the console's action that does it, empty for none.
-    """
-
-    key: str
-    level: str
-    text: str
-    remedy: str = ""
-    consequence: str = ""
-    action: str = ""
-
-
-class AlarmClosed(Event, tag="alarm.closed"):
-    """The condition of alarm `key` is over. A critical one stays on the screen until it is acknowledged."""
-
-    key: str
-
-
-class AlarmAcked(Event, tag="alarm.acked"):
-    """Somebody has seen alarm `key`; until it closes and opens again, it asks for no more attention."""
-
-    key: str
-    by: str = ""
-
-
-class AlarmShelved(Event, tag="alarm.shelved"):
-    """Alarm `key` is silent until `until` (Unix seconds), also when it opens again; 0 takes it back from the shelf."""
-
-    key: str
-    until: float = 0.0
-    by: str = ""
-
-
-class CommandRequested(Event, tag="command.requested"):
-    """Somebody asked for an action; written before anything is done."""
-
-    id: str
-    command: str
-    args: Scalars = {}
-    author: str = ""
-    reason: str = ""
-
-
-class CommandAccepted(Event, tag="command.accepted"):
-    """The engine took it on; `effect` says what it will do."""
-
-    id: str
-    effect: str = ""
-
-
-class CommandFinished(Event, tag="command.finished"):
-    """`status`: done or refused; `result` says what happened or why not."""
-
-    id: str
-    status: str
-    result: str = ""
-
-
-class StopRequested(Event, tag="run.stop_requested"):
-    """The run will stop: `when` is after_step or now, empty when the request was taken back."""
-
-    when: str
-    by: str = ""
-
-
-class DispatchPaused(Event, tag="run.dispatch"):
-    """With `paused`, no new trial begins and those under way go on; without it, trials begin again."""
-
-    paused: bool
-    by: str = ""
-
-
-TUNABLES: dict[str, str] = {
-    "parallel": "trials of one group that run at once",
-    "hold_timeout": "seconds a failed trial waits for the operator before the run stops",
-    "max_tries": "executions of one trial at most, retries of the policy and of the operator",
-    "token_budget": "captured tokens, prompt and sampled, after which the run stops with its step",
-    "time_budget": "seconds of this engine's life after which the run stops with its step",
-}
-"""What may be changed while the run lasts, and what it means. A budget may be None: there is none."""
-
-
-class RunTuned(Event, tag="run.tuned"):
-    """A tunable was changed; `name` is one of `TUNABLES`."""
-
-    name: str
-    old: float | None = None
-    new: float | None = None
-    by: str = ""
-
-
-class TaskQuarantined(Event, tag="task.quarantined"):
-    """With `on`, the task is left out of the batches that begin from now on; without it, it is taken in again."""
-
-    task: str
-    on: bool = True
-    by: str = ""
-
-
-class WatchTaken(Event, tag="watch.taken"):
-    """The lease to act passed to `by` (a viewer's author); empty when it was given back."""
-
-    by: str = ""
-    previous: str = ""
-
-
-class Note(Event, tag="note"):
-    """A line for the events pane: `level` is info, warning or error; `source` is engine, or the author's name."""
-
-    text: str
-    level: str = "info"
-    source: str = "engine"
+# --- the journal itself ----------------------------------------
 
 
 class JournalRepaired(Event, tag="journal.repaired"):

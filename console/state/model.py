@@ -73,9 +73,12 @@ class GroupState(msgspec.Struct, kw_only=True):
 
 
 class GatewayState(msgspec.Struct, kw_only=True):
-    """The last probe of the Tinker gateway.
+    """The last probe of the Tinker gateway, and what it is; see `GatewayHealth`, `GatewayProfiled`, `GatewayWaiting`.
 
     Attributes:
+        profile, how, sdk, translated, losses, context_window, max_rank, modules, expiring, slots, lease: as profiled,
+            `profile` empty before that.
+        waiting, waiting_until: what the run waits for there, empty for nothing, and when that is expected.
         since: when reachability last changed; probed: the last report.
         latencies, queues: of the last reports, oldest first; latencies in milliseconds, without those that had none.
     """
@@ -90,10 +93,55 @@ class GatewayState(msgspec.Struct, kw_only=True):
     probed: float = 0.0
     latencies: list[float] = []
     queues: list[int | None] = []
+    queue: str = ""
+    queue_reason: str = ""
+    backoff: float | None = None
+    heartbeat_age: float | None = None
+    lease_left: float | None = None
+    pending: dict[str, int] = {}
+    oldest: dict[str, float] = {}
+    profile: str = ""
+    how: str = ""
+    sdk: str = ""
+    translated: list[str] = []
+    losses: list[str] = []
+    context_window: int | None = None
+    max_rank: int | None = None
+    modules: list[str] = []
+    expiring: bool | None = None
+    slots: int | None = None
+    lease: float | None = None
+    waiting: str = ""
+    waiting_until: float = 0.0
+
+
+class SandboxState(msgspec.Struct, kw_only=True):
+    """The run's sandboxes beyond their number; fields as in `SandboxStats`."""
+
+    creating: int = 0
+    orphaned: list[str] = []
+    oldest: float | None = None
+    hours: float | None = None
+    cost: float | None = None
+
+
+class ResumeState(msgspec.Struct, kw_only=True):
+    """What the running engine began with; fields as in `RunResumed`."""
+
+    checkpoint: str = ""
+    step: int = 0
+    replayed: list[int] = []
+    reused: int = 0
+    redone: int | None = None
+    why_not: str = ""
 
 
 class HostState(msgspec.Struct, kw_only=True):
-    """The last report on the engine's machine; units as in the event."""
+    """The last report on the engine's machine; units as in the event.
+
+    Attributes:
+        slept, stepped: seconds of the last such jump of its clocks, and when that was noticed; see `ClockJumped`.
+    """
 
     disk_free: int | None = None
     disk_total: int | None = None
@@ -101,6 +149,10 @@ class HostState(msgspec.Struct, kw_only=True):
     memory_total: int | None = None
     loop_lag: float | None = None
     reported: float = 0.0
+    slept: float = 0.0
+    slept_at: float = 0.0
+    stepped: float = 0.0
+    stepped_at: float = 0.0
 
 
 class TrialBrief(msgspec.Struct, kw_only=True, array_like=True):
@@ -218,6 +270,7 @@ class CheckpointState(msgspec.Struct, kw_only=True):
     step: int
     path: str = ""
     ts: float = 0.0
+    weights: str = ""
 
 
 class RunState(msgspec.Struct, kw_only=True):
@@ -231,6 +284,8 @@ class RunState(msgspec.Struct, kw_only=True):
         tunables: by name, as they are now; tunables_at_start: as this engine began with them.
         quarantined: tasks left out of new batches.
         watch: who holds the lease to act, empty for nobody.
+        resumed: what this engine resumed with, None for a new run or before it is known.
+        weights: name of the weights of the step under way; replaying: it is trained again from what was captured.
     """
 
     seq: int = 0
@@ -269,6 +324,10 @@ class RunState(msgspec.Struct, kw_only=True):
     capture: CaptureState = msgspec.field(default_factory=CaptureState)
     sandboxes_live: int = 0
     sandboxes_left: list[str] = []
+    sandboxes: SandboxState = msgspec.field(default_factory=SandboxState)
+    resumed: ResumeState | None = None
+    weights: str = ""
+    replaying: bool = False
     checkpoints: list[CheckpointState] = []
     alarms: dict[str, AlarmState] = {}
     shelf: dict[str, float] = {}

@@ -10,18 +10,16 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from console.journal import events as ev
-from console.state import lines, reduce_trials
+from console.state import lines, reduce_plumbing, reduce_trials
 from console.state.model import (
-    CHECKPOINTS_KEPT,
     COMMANDS_KEPT,
-    READINGS_KEPT,
     SHELF_KEPT,
     AlarmState,
     CaptureState,
-    CheckpointState,
     CommandState,
     History,
     HostState,
+    ResumeState,
     RunState,
     decode_state,
 )
@@ -99,6 +97,7 @@ def _run_started(view: RunView, e: ev.RunStarted) -> None:
     s.status, s.exit_code, s.reason, s.stop_requested = "live", None, "", ""
     s.groups, s.alarms, s.step, s.step_started = {}, {}, None, None
     s.sandboxes_live, s.gateway.reachable = 0, None
+    s.gateway.waiting, s.gateway.waiting_until, s.resumed, s.replaying = "", 0.0, None, False
     # The new engine counts from zero: no rate between its first report and the last engine's.
     s.capture = CaptureState()
     for command in s.commands.values():
@@ -120,6 +119,12 @@ def _phase(view: RunView, e: ev.RunPhase) -> None:
         s.status = "stopping"
 
 
+def _resumed(view: RunView, e: ev.RunResumed) -> None:
+    view.state.resumed = ResumeState(
+        checkpoint=e.checkpoint, step=e.step, replayed=e.replayed, reused=e.reused, redone=e.redone, why_not=e.why_not
+    )
+
+
 def _planned(view: RunView, e: ev.RunPlanned) -> None:
     view.state.steps_planned = e.steps
 
@@ -135,58 +140,15 @@ def _run_finished(view: RunView, e: ev.RunFinished) -> None:
 def _step_started(view: RunView, e: ev.StepStarted) -> None:
     s = view.state
     s.step, s.step_started, s.policy_version = e.step, e.ts, e.policy_version
+    s.weights, s.replaying = e.weights, e.replayed
     s.groups = {}
     s.phase, s.phase_detail, s.phase_since = "rollout", "", e.ts
 
 
 def _step_finished(view: RunView, e: ev.StepFinished) -> None:
     s = view.state
-    s.steps_done, s.policy_version = e.step + 1, e.policy_version
+    s.steps_done, s.policy_version, s.weights = e.step + 1, e.policy_version, e.weights
     view.history.add(e)
-
-
-def _gateway(view: RunView, e: ev.GatewayHealth) -> None:
-    g = view.state.gateway
-    if g.reachable != e.reachable:
-        g.since = e.ts
-    g.reachable, g.latency_ms, g.queued, g.running = e.reachable, e.latency_ms, e.queued, e.running
-    g.kv_fraction, g.detail, g.probed = e.kv_fraction, e.detail, e.ts
-    if e.latency_ms is not None:
-        g.latencies.append(e.latency_ms)
-        del g.latencies[:-READINGS_KEPT]
-    g.queues.append(e.queued)
-    del g.queues[:-READINGS_KEPT]
-
-
-def _capture(view: RunView, e: ev.CaptureStats) -> None:
-    c = view.state.capture
-    gap = e.ts - c.reported
-    if c.reported and gap > 0:
-        c.sampled_per_second = max(0.0, (e.sampled_tokens - c.sampled_tokens) / gap)
-        c.prompt_per_second = max(0.0, (e.prompt_tokens - c.prompt_tokens) / gap)
-        c.trained_per_second = max(0.0, (e.trained_tokens - c.trained_tokens) / gap)
-        c.rates.append(c.sampled_per_second)
-        del c.rates[:-READINGS_KEPT]
-    c.calls, c.failed, c.prompt_tokens, c.sampled_tokens = e.calls, e.failed, e.prompt_tokens, e.sampled_tokens
-    c.lost, c.no_logprobs, c.inflight, c.reported = e.lost, e.no_logprobs, e.inflight, e.ts
-    c.trained_tokens, c.bridged, c.unbridged = e.trained_tokens, e.bridged, e.unbridged
-    c.refusals, c.excluded = e.refusals, e.excluded
-    c.temperature_low, c.temperature_high = e.temperature_low, e.temperature_high
-
-
-def _probed(view: RunView, e: ev.SamplingProbed) -> None:
-    c = view.state.capture
-    c.tempered, c.probed, c.sampling = e.tempered, e.detail, e.mode
-
-
-def _sandboxes(view: RunView, e: ev.SandboxStats) -> None:
-    view.state.sandboxes_live, view.state.sandboxes_left = e.live, e.left
-
-
-def _checkpoint(view: RunView, e: ev.CheckpointSaved) -> None:
-    kept = view.state.checkpoints
-    kept.append(CheckpointState(name=e.name, step=e.step, path=e.path, ts=e.ts))
-    del kept[:-CHECKPOINTS_KEPT]
 
 
 def _alarm_opened(view: RunView, e: ev.AlarmOpened) -> None:
@@ -257,12 +219,6 @@ def _watch(view: RunView, e: ev.WatchTaken) -> None:
     view.state.watch = e.by
 
 
-def _host(view: RunView, e: ev.HostStats) -> None:
-    h = view.state.host
-    h.disk_free, h.disk_total, h.rss, h.memory_total = e.disk_free, e.disk_total, e.rss, e.memory_total
-    h.loop_lag, h.reported = e.loop_lag, e.ts
-
-
 def _command_requested(view: RunView, e: ev.CommandRequested) -> None:
     commands = view.state.commands
     commands[e.id] = CommandState(
@@ -318,17 +274,14 @@ _PROGRESS = frozenset(
 
 _HANDLERS: dict[type[ev.Event], Callable[[RunView, Any], None]] = {
     ev.RunStarted: _run_started,
+    ev.RunResumed: _resumed,
     ev.RunPhase: _phase,
     ev.RunPlanned: _planned,
     ev.RunFinished: _run_finished,
     ev.StepStarted: _step_started,
     ev.StepFinished: _step_finished,
     **reduce_trials.HANDLERS,
-    ev.GatewayHealth: _gateway,
-    ev.CaptureStats: _capture,
-    ev.SamplingProbed: _probed,
-    ev.SandboxStats: _sandboxes,
-    ev.CheckpointSaved: _checkpoint,
+    **reduce_plumbing.HANDLERS,
     ev.AlarmOpened: _alarm_opened,
     ev.AlarmClosed: _alarm_closed,
     ev.AlarmAcked: _alarm_acked,
@@ -337,7 +290,6 @@ _HANDLERS: dict[type[ev.Event], Callable[[RunView, Any], None]] = {
     ev.RunTuned: _tuned,
     ev.TaskQuarantined: _quarantined,
     ev.WatchTaken: _watch,
-    ev.HostStats: _host,
     ev.CommandRequested: _command_requested,
     ev.CommandAccepted: _command_accepted,
     ev.CommandFinished: _command_finished,

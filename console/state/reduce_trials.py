@@ -94,6 +94,8 @@ def _trial_finished(view: RunView, e: ev.TrialFinished) -> None:
     t.refused = e.refused
     t.hold_deadline = None
     group.reward_mean, group.reward_std = mean_and_std([x.reward for x in group.trials if x.reward is not None])
+    if e.reused:  # it was told when it ended
+        return
     recent = view.state.recent
     recent.append(
         TrialBrief(

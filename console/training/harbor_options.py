@@ -49,6 +49,13 @@ class HarborOptions(msgspec.Struct, frozen=True, kw_only=True):
             "network in clear. The environment variable QUARTERDECK_ALLOW_INSECURE=1 says the same."
         ),
     ] = False
+    sandbox_cost_per_hour: Annotated[
+        float | None,
+        Meta(
+            description="USD that an hour of one rented sandbox costs, for estimates; of E2B known from its size when "
+            "omitted, of others not."
+        ),
+    ] = None
     sampling: Annotated[
         Literal["agent", "force"],
         Meta(

@@ -52,6 +52,25 @@ class ConsoleOptions(msgspec.Struct, frozen=True, kw_only=True):
         Literal["none", "embedded"],
         Meta(description="`embedded` starts the CPU gateway as a child and trains against it."),
     ] = "none"
+    gateway_profile: Annotated[
+        Literal["auto", "miles", "hosted", "skyrl", "embedded"],
+        Meta(description="What kind of Tinker gateway config.base_url is; `auto` finds out by asking it."),
+    ] = "auto"
+    gateway_rank: Annotated[
+        int | None,
+        Meta(description="Largest LoRA rank that the gateway takes, where it does not say; checked before the run."),
+    ] = None
+    context_window: Annotated[
+        int | None,
+        Meta(description="Tokens of a prompt and its sample together, where the gateway names none or too many."),
+    ] = None
+    slot_wait: Annotated[
+        float,
+        Meta(
+            description="Seconds the run waits at its start for a model slot of the gateway, which an engine that "
+            "crashed holds until its lease ends; 0 for not at all."
+        ),
+    ] = 600.0
     embedded_model: Annotated[
         str | None,
         Meta(description="Model directory of the embedded gateway; the bundled tiny model when omitted.", extra=_PATH),

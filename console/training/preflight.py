@@ -230,11 +230,14 @@ _POSITIVE = (
     "harbor.max_inflight_calls",
     "console.hold_timeout",
     "console.probe_interval",
+    "console.gateway_rank",
+    "console.context_window",
     "console.token_budget",
     "console.time_budget",
 )
 _NOT_NEGATIVE = (
     "config.eval_every",
+    "console.slot_wait",
     "config.save_every",
     "config.rolling_save_every",
     "config.span_chart_every",
