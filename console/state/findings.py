@@ -15,6 +15,7 @@ from console.state.model import GroupState, RunState, TrialState
 from console.state.reduce import RunView
 from console.state.sanitize import sanitize
 from console.state.thresholds import AlarmThresholds
+from console.state.words import span as span
 
 WARNING, CRITICAL = "warning", "critical"
 NAME_LIMIT = 60
@@ -138,15 +139,6 @@ def at(ts: float) -> str:
         return datetime.fromtimestamp(ts, UTC).strftime("%H:%M UTC")
     except (ValueError, OverflowError, OSError):
         return "an unknown time"
-
-
-def span(seconds: float) -> str:
-    """A length of time in one unit."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    if seconds < 100 * 60:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
 
 
 def share(part: float) -> str:

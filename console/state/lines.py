@@ -10,6 +10,7 @@ from console.journal import events as ev
 from console.outcomes.classes import SCORED
 from console.state.model import EVENTS_KEPT, EventLine, RunState
 from console.state.sanitize import sanitize as clean
+from console.state.words import span
 
 _QUIET = frozenset(
     {ev.TrialTurn, ev.TrialPhase, ev.CaptureStats, ev.SandboxStats, ev.HostStats, ev.StepStarted, ev.GroupStarted}
@@ -66,6 +67,17 @@ def _text(state: RunState, event: ev.Event) -> tuple[str, str, str | None]:
         case ev.RunStarted(resumed_from=resumed):
             where = f", resumed at step {resumed}" if resumed is not None else ""
             return f"run {clean(event.name or event.run_id)} started{where}", "info", None
+        case ev.RunResumed():
+            return _resumed(event), "warning" if event.why_not else "info", None
+        case ev.GatewayProfiled():
+            return _profiled(event), "info", None
+        case ev.GatewayWaiting():
+            if not event.reason:
+                return "the wait for the gateway is over", "info", None
+            left = f", expected to last {span(event.until - event.ts)}" if event.until > event.ts else ""
+            return f"waits for the gateway: {clean(event.reason, 200)}{left}", "warning", None
+        case ev.ClockJumped():
+            return _clock_jumped(event), "warning", None
         case ev.RunFinished():
             text = f"run {clean(event.status)}, exit {event.exit_code}" + (
                 f": {clean(event.reason)}" if event.reason else ""
@@ -126,6 +138,41 @@ def _text(state: RunState, event: ev.Event) -> tuple[str, str, str | None]:
             return "", "info", None
 
 
+def _resumed(e: ev.RunResumed) -> str:
+    where = f"resumes from checkpoint {clean(e.checkpoint)}" if e.checkpoint else "resumes from the beginning"
+    parts = [f"{where}, step {e.step}"]
+    if e.replayed:
+        steps = f"steps {e.replayed[0]} to {e.replayed[-1]}" if len(e.replayed) > 1 else f"step {e.replayed[0]}"
+        parts.append(f"{steps} applied again from what was captured, without new trials")
+    if e.reused:
+        again = f", {e.redone} run again" if e.redone is not None else ""
+        parts.append(f"{e.reused} finished trials of step {e.step + len(e.replayed)} are used{again}")
+    if e.why_not:
+        parts.append(clean(e.why_not, 200))
+    return "; ".join(parts)
+
+
+def _profiled(e: ev.GatewayProfiled) -> str:
+    said = [f"gateway: {clean(e.profile)}"]
+    if e.context_window is not None:
+        said.append(f"window {e.context_window:,} tokens")
+    if e.lease is not None:
+        said.append(f"lease {e.lease:g} s")
+    if e.translated:
+        said.append(f"takes requests of SDK {clean(e.sdk)}, translated: {clean(', '.join(e.translated), 200)}")
+    return ", ".join(said)
+
+
+def _clock_jumped(e: ev.ClockJumped) -> str:
+    said = []
+    if e.slept:
+        said.append(f"the machine slept for {span(e.slept)}: the gateway may have ended the session")
+    if e.stepped:
+        way = "forward" if e.stepped > 0 else "back"
+        said.append(f"the time of day was set {way} by {span(abs(e.stepped))}")
+    return "; ".join(said)
+
+
 def _trial_held(state: RunState, e: ev.TrialHeld) -> str:
     """Empty when it is held already: then only its deadline has moved, for all that are held at once."""
     group = state.groups.get(e.group) if state.step == e.step else None
@@ -138,6 +185,8 @@ def _trial_held(state: RunState, e: ev.TrialHeld) -> str:
 
 def _trial_finished(e: ev.TrialFinished) -> tuple[str, str, str | None]:
     name = trial_name(e.group, e.trial)
+    if e.reused:
+        return "", "info", None
     if e.outcome == "completed":
         return "", "info", None
     if e.outcome == "cancelled":
@@ -166,7 +215,10 @@ def _step_finished(e: ev.StepFinished) -> str:
         return "--" if value is None else format(value, spec)
 
     kept = f"{e.groups_kept}/{e.groups_kept + e.groups_dropped} groups"
+    if e.recovered:
+        return f"step {e.step} was trained and saved by the engine before: reward {figure(e.reward_mean, '.3f')}"
+    again = " (applied again)" if e.replayed else ""
     return (
         f"step {e.step} done reward {figure(e.reward_mean, '.3f')} loss {figure(e.ppo_loss, '.4g')} "
-        f"{figure(e.seconds_total, '.1f')}s kept {kept}"
+        f"{figure(e.seconds_total, '.1f')}s kept {kept}{again}"
     )

@@ -1,0 +1,12 @@
+"""Figures in words."""
+
+from __future__ import annotations
+
+
+def span(seconds: float) -> str:
+    """A length of time in one unit."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 100 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
