@@ -1,4 +1,4 @@
-"""The machine under the engine: disk, memory, and how late the engine's own loop is."""
+"""The machine under the engine: disk, memory, how late the engine's own loop is, and jumps of the clocks."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from console.engine.clocks import Clocks, ClockWatch, read_clocks
 from console.journal import events as ev
 from console.journal.layout import JournalWriteError
 
@@ -26,21 +27,27 @@ log = logging.getLogger(__name__)
 
 
 class HostWatch:
-    """Reports `HostStats`: at least once a minute, and when a figure moved by a tenth.
+    """Reports `HostStats`: at least once a minute, and when a figure moved by a tenth. `ClockJumped` at once.
 
     Args:
         run_dir: its file system is watched; emit: appends an event.
         on_moved: called at each look at which the directory is no longer where it was.
+        read: takes a reading of the clocks.
     """
 
     def __init__(
-        self, run_dir: Path, emit: Callable[[ev.Event], None], on_moved: Callable[[], None] = lambda: None
+        self,
+        run_dir: Path,
+        emit: Callable[[ev.Event], None],
+        on_moved: Callable[[], None] = lambda: None,
+        read: Callable[[], Clocks] = read_clocks,
     ) -> None:
         self._run_dir, self._emit, self._on_moved = run_dir, emit, on_moved
         self._was = _inode(run_dir)
         self._told: ev.HostStats | None = None
         self._told_at = 0.0
         self._lag = 0.0
+        self._clocks = ClockWatch(read)
 
     async def run(self) -> None:
         """Watch for ever. The first report comes after the first look, when the run's first event is written."""
@@ -49,7 +56,7 @@ class HostWatch:
         while True:
             before = loop.time()
             await asyncio.sleep(TICK_SECONDS)
-            self._lag = max(self._lag, loop.time() - before - TICK_SECONDS)
+            self.tick(loop.time() - before - TICK_SECONDS)
             if loop.time() - looked >= LOOK_SECONDS:
                 looked = loop.time()
                 if await asyncio.to_thread(lambda: self.moved):
@@ -58,6 +65,19 @@ class HostWatch:
                     self.report(await asyncio.to_thread(measure, self._run_dir), looked)
                 except (OSError, psutil.Error) as problem:
                     log.warning("cannot look at the host: %s", problem)
+
+    def tick(self, late: float) -> None:
+        """Look at the clocks; `late`: seconds by which the loop came late to it.
+
+        A machine that wakes up comes late to everything, which says nothing about the loop.
+        """
+        jump = self._clocks.jump()
+        if jump is None or not jump.slept:
+            self._lag = max(self._lag, late)
+        if jump is not None:
+            log.warning("the clocks jumped: slept %.1f s, time of day set by %.1f s", jump.slept, jump.stepped)
+            with contextlib.suppress(JournalWriteError):  # the board ends the run
+                self._emit(jump)
 
     @property
     def moved(self) -> bool:
