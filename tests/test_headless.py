@@ -331,7 +331,7 @@ def test_a_signal_ends_an_owned_run_in_order(engine_process, command_process, ru
     assert f"{signal.Signals(number).name}: stopping the run in order" in err
 
 
-def test_a_second_signal_is_answered_and_ignored(engine_process, command_process, run_dir):
+def test_a_second_signal_terminates_the_engine(engine_process, command_process, run_dir):
     engine = engine_process()
     command = command_process()
     read_steps(command, 1)
@@ -339,11 +339,12 @@ def test_a_second_signal_is_answered_and_ignored(engine_process, command_process
     command.send_signal(signal.SIGINT)
     read_until(command.stderr, "stopping the run in order")
     command.send_signal(signal.SIGTERM)
-    read_until(command.stderr, "being stopped already")
+    read_until(command.stderr, "again: ending without waiting")
     os.kill(engine.pid, signal.SIGCONT)
     command.communicate(timeout=30)
     assert command.returncode == 130
-    assert len(RunRecord(run_dir).view_at_end().state.commands) == 1
+    assert engine.wait(10) == 0
+    assert RunRecord(run_dir).view_at_end().state.status == "stopped"
 
 
 def test_without_a_socket_the_engine_is_terminated(engine_process, command_process, run_dir):

@@ -110,7 +110,7 @@ MISUSE = [
     (["stop-now", "g3"], "takes no target"),
     (["retry", "g1", "g2"], "one target at a time"),
     (["retry", "--off"], "--off belongs to stop-after-step"),
-    (["stop-now"], "the current step is lost: add --yes"),
+    (["stop-now"], "the trials under way are lost: add --yes"),
     (["nobody", "retry"], "no run 'nobody'"),
     (["retry", "--frob"], "unrecognized arguments: --frob"),
 ]

@@ -98,7 +98,8 @@ COMMANDS: dict[str, CommandSpec] = {
         CommandSpec(
             name="stop_now",
             help="cancel every trial, save nothing more, end the run",
-            cost="the current step is lost",
+            args=(ArgSpec(name="soon", kind="flag", help="within 6 s, as before a kill; do not wait for sandboxes"),),
+            cost="the trials under way are lost",
             destructive=True,
             typed=True,
         ),

@@ -79,19 +79,20 @@ def _when_it_stops(engine: Operable) -> str:
 
 def stop_now(engine: Operable, command: Command) -> Plan:
     """The end, at once."""
-    if engine.ending:
+    soon = bool(command.args.get("soon"))
+    if engine.ending and not soon:
         return already("the run is ending already")
     trials = engine.steering.groups.trials
     running = sum(t.running for t in trials)
     scored = sum(t.result is not None and t.result.verdict.scored for t in trials)
 
     def act() -> str:
-        engine.stop_now(by(command))
+        engine.stop_now(by(command), soon=soon)
         return f"stopping: {count(running, 'trial')} cancelled"
 
     text = f"cancels {count(running, 'running trial')} and ends the run"
     if engine.view.state.step is not None:
-        text += f"; step {engine.view.state.step} is lost, with {count(scored, 'scored trial')} of it"
+        text += f"; step {engine.view.state.step} is not trained, a resume uses its {count(scored, 'scored trial')}"
     return Plan(True, text, act)
 
 

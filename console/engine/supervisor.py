@@ -18,6 +18,7 @@ from console.control.registry import register, socket_path
 from console.engine.board import Board
 from console.engine.cause import COMPLETED, STOPPED, Cause, CauseKeeper, cause_of, one_line
 from console.engine.commands import EngineCommands
+from console.engine.ending import Ending
 from console.engine.notify import Notifier
 from console.engine.steering import Steering
 from console.engine.tasks import settle, spawn
@@ -34,10 +35,10 @@ if TYPE_CHECKING:
     from console.training.checkpoints import Saved
     from console.training.dataset import HarborGroup
     from console.training.groups import GroupResult, GroupRun
-    from console.training.loop import TrainingThread
+    from console.training.loop import LoopResult, TrainingThread
 
 GROUPS_END_SECONDS = 30.0
-"""How long trials may take to leave their sandboxes at the end."""
+"""How long trials may take to leave their sandboxes at the end, when there is time."""
 THREAD_END_SECONDS = 4.0
 BUDGET_SECONDS = 1.0
 
@@ -64,9 +65,11 @@ class Engine:
         self._name = options.console.name or run_dir.name
         self._causes = CauseKeeper()
         self._end = asyncio.Event()
+        self._ending = Ending()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._workshop: Workshop | None = None
         self._thread: TrainingThread | None = None
+        self._trained: asyncio.Future[LoopResult] | None = None
         self.board = Board(run_dir, run_id, socket_path(run_id), EngineCommands(self))
         self.board.on_failure = self._journal_failed
         self.board.on_moved = lambda: self.end(self._moved())
@@ -116,14 +119,15 @@ class Engine:
             raise QuarterdeckError("there are no weights to save yet: the run is still starting")
         return await self._thread.checkpoint()
 
-    def stop_now(self, by: str) -> None:
-        """End the run; its trials are cancelled."""
+    def stop_now(self, by: str, *, soon: bool = False) -> None:
+        """End the run; its trials are cancelled. `soon`: whoever asks will not wait for the sandboxes."""
         self.board.emit(ev.StopRequested(when="now", by=by))
-        self.end(Cause(status="stopped", exit_code=STOPPED.exit_code, reason=f"stopped now by {by}"))
+        self.end(Cause(status="stopped", exit_code=STOPPED.exit_code, reason=f"stopped now by {by}"), urgent=soon)
 
-    def end(self, cause: Cause) -> None:
-        """Begin to end for this cause; the first one counts."""
+    def end(self, cause: Cause, *, urgent: bool = False) -> None:
+        """Begin to end for this cause; the first one counts. `urgent`: whoever asked kills in some seconds."""
         self._causes.give(cause)
+        self._ending.begin(urgent=urgent)
         if not self._end.is_set():
             self._end.set()
             with contextlib.suppress(OSError):
@@ -230,7 +234,7 @@ class Engine:
         workshop.watch()
         thread = workshop.training(self.run_group, self._should_stop, self._resume_step() or 0)
         self._thread = thread
-        finished = thread.start()
+        finished = self._trained = thread.start()
         self.board.emit(ev.RunPhase(phase="connecting", detail=workshop.base_url))
         try:
             await self._unless_ending(finished)
@@ -238,8 +242,6 @@ class Engine:
             if not finished.done():
                 thread.cancel()
         if not finished.done():
-            # It may be blocked inside the SDK; if not, this is time enough to finish its session.
-            await asyncio.wait({finished}, timeout=THREAD_END_SECONDS)
             return
         result = finished.result()
         if result.status == "completed":
@@ -314,28 +316,37 @@ class Engine:
         loop = asyncio.get_running_loop()
         for sig, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)):
             cause = Cause(status="stopped", exit_code=code, reason=f"ended by {sig.name}")
-            loop.add_signal_handler(sig, self.end, cause)
+            loop.add_signal_handler(sig, self._signalled, sig, cause)
         if self._owner_fd is not None:
             loop.add_reader(self._owner_fd, self._owner_gone)
+
+    def _signalled(self, sig: signal.Signals, cause: Cause) -> None:
+        """The first signal ends the run in order, and soon; another one that comes while it ends, at once."""
+        if self._ending.urgent:
+            log.warning("%s again: the run ends without waiting for its sandboxes", sig.name)
+            self._ending.hurry()
+        else:
+            self.end(cause, urgent=True)
 
     def _owner_gone(self) -> None:
         assert self._owner_fd is not None
         if os.read(self._owner_fd, 1) == b"":
             asyncio.get_running_loop().remove_reader(self._owner_fd)
-            self.end(Cause(status="stopped", exit_code=129, reason="the command that owned the run has ended"))
+            cause = Cause(status="stopped", exit_code=129, reason="the command that owned the run has ended")
+            self.end(cause, urgent=True)
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
     async def _wind_up(self) -> Cause:
         """Trials first, then what they stand on; the journal last, so that it holds everything."""
         self._end.set()
-        await settle(self._tasks, THREAD_END_SECONDS)
-        await self.steering.groups.close(GROUPS_END_SECONDS)
-        if self._workshop is not None:
-            try:
-                await self._workshop.close()
-            except Exception:
-                log.exception("winding up")
+        self._ending.begin(urgent=False)
+        if not await self._ending.within(self._take_down()):
+            live = self._totals.sandboxes
+            text = f"{live} sandboxes are still being removed as the engine ends: `reap` tells what is left"
+            log.warning("%s", text)
+            with contextlib.suppress(OSError):
+                self.board.emit(ev.Note(text=text, level="warning"))
         left = sorted(set(self._totals.sandboxes_left))
         cause = self._causes.final(left)
         with contextlib.suppress(OSError):
@@ -349,3 +360,14 @@ class Engine:
         if cause.exit_code == 7:
             log.error("the run failed: %s", cause.reason)
         return cause
+
+    async def _take_down(self) -> None:
+        await settle(self._tasks, THREAD_END_SECONDS)
+        await asyncio.gather(self._leave_gateway(), self.steering.groups.close(GROUPS_END_SECONDS))
+        if self._workshop is not None:
+            await self._workshop.close()
+
+    async def _leave_gateway(self) -> None:
+        """The training thread finishes its session, unless it is blocked inside the SDK."""
+        if self._trained is not None:
+            await asyncio.wait({self._trained}, timeout=THREAD_END_SECONDS)

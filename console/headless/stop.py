@@ -20,7 +20,10 @@ _BYTE_CLOSE, _BYTE_CLOSED_OUTPUT = 0, 255
 
 
 class Stopper:
-    """While entered: the first signal stops the run, later ones are answered with a message.
+    """While entered: the first signal stops the run within seconds, the second one at once.
+
+    Job runners kill some seconds after their first signal: what cannot be taken down by then is left to the runners,
+    which go on without the engine, and to `reap`.
 
     A thread does the work, woken through a pipe, because the main thread may be blocked in a write to a full stdout,
     where a signal handler still runs but nothing else does.
@@ -67,16 +70,16 @@ class Stopper:
         sender: threading.Thread | None = None
         while (byte := os.read(self._read, 1)) and byte[0] != _BYTE_CLOSE:
             if sender is None:
-                self._say(f"{self._reason}: stopping the run in order; this may take a moment")
+                self._say(f"{self._reason}: stopping the run in order, within 6 seconds; again: at once")
                 sender = threading.Thread(target=self._send, name="stop-sender", daemon=True)
                 sender.start()
             else:
-                self._say("the run is being stopped already; waiting for its end")
+                self._terminate(f"{signal.Signals(byte[0]).name} again: ending without waiting for sandboxes")
         os.close(self._read)
 
     def _send(self) -> None:
         """Ask the engine; when its socket fails, terminate its process, which ends it in order as well."""
-        command = new_command("stop_now", reason=f"the command that owns the run ended: {self._reason}")
+        command = new_command("stop_now", {"soon": True}, reason=f"the command that owns the run ended: {self._reason}")
         terminated = False
         for _ in range(ATTEMPTS):
             try:

@@ -26,7 +26,7 @@ PRINTED = {"space": " ", "slash": "/"}
 DRY_RUNS = {
     "cancel_group": "cancels g3 (make-archive): stops 6 running trials, ends 1 that waits, discards 0 scored; "
     "the step goes on with 3 groups",
-    "stop_now": "cancels 19 running trials and ends the run; step 12 is lost, with 4 scored trials of it",
+    "stop_now": "cancels 19 running trials and ends the run; step 12 is not trained, a resume uses its 4 scored trials",
     "set": "parallel 4 -> 2: at most 2 trials of a group run at once; those under way go on",
 }
 """What the engine says beforehand."""
