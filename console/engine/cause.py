@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
+from console.state.model import HostState
+from console.state.words import span
+
 SANDBOXES_LEFT = 8
+GATEWAY_LOST = 5
+SLEEP_TELLS_SECONDS = 900.0
+"""A gateway that is lost so soon after a sleep is lost because of it: leases and retries take minutes."""
 
 
 class Cause(msgspec.Struct, kw_only=True, frozen=True):
@@ -56,6 +62,14 @@ def cause_of(error: BaseException) -> Cause:
     if is_gateway_loss(error):
         return Cause(status="failed", exit_code=GatewayLostError.exit_code, reason=f"gateway lost: {text}")
     return Cause(status="failed", exit_code=7, reason=text)
+
+
+def after_sleep(cause: Cause, host: HostState, now: float) -> Cause:
+    """The cause with what led to it, where a gateway was lost soon after the machine had slept."""
+    if cause.exit_code != GATEWAY_LOST or not host.slept or now - host.slept_at > SLEEP_TELLS_SECONDS:
+        return cause
+    why = f"the machine slept for {span(host.slept)}, and the gateway heard nothing meanwhile"
+    return msgspec.structs.replace(cause, reason=one_line(f"{cause.reason}; {why}"))
 
 
 def one_line(text: str, limit: int = 400) -> str:

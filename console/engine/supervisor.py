@@ -16,7 +16,7 @@ import msgspec
 
 from console.control.registry import register, socket_path
 from console.engine.board import Board
-from console.engine.cause import COMPLETED, STOPPED, Cause, CauseKeeper, cause_of, one_line
+from console.engine.cause import COMPLETED, STOPPED, Cause, CauseKeeper, after_sleep, cause_of, one_line
 from console.engine.commands import EngineCommands
 from console.engine.ending import Ending
 from console.engine.notify import Notifier
@@ -146,7 +146,9 @@ class Engine:
 
     def _cause_of(self, error: Exception) -> Cause:
         """What an error stands for. When the run directory is gone, all else that fails follows from it."""
-        return self._moved() if self.board.moved else cause_of(error)
+        if self.board.moved:
+            return self._moved()
+        return after_sleep(cause_of(error), self.board.view.state.host, time.time())
 
     # --- the run --------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from console.engine.cause import COMPLETED, STOPPED, Cause, CauseKeeper
+from console.engine.cause import COMPLETED, STOPPED, Cause, CauseKeeper, after_sleep
+from console.state.model import HostState
 
 
 def test_the_first_cause_wins():
@@ -32,3 +33,25 @@ def test_sandboxes_left_hide_no_other_cause(code):
 
 def test_an_end_without_a_cause_is_a_failure():
     assert CauseKeeper().final([]).exit_code == 7
+
+
+LOST = Cause(status="failed", exit_code=5, reason="gateway lost: unknown session")
+
+
+def test_a_gateway_that_is_lost_after_a_sleep_says_so():
+    host = HostState(slept=540.0, slept_at=1000.0)
+    assert after_sleep(LOST, host, 1030.0).reason == (
+        "gateway lost: unknown session; the machine slept for 9 min, and the gateway heard nothing meanwhile"
+    )
+
+
+@pytest.mark.parametrize(
+    ("cause", "host", "now"),
+    [
+        (LOST, HostState(), 1030.0),
+        (LOST, HostState(slept=540.0, slept_at=1000.0), 9000.0),
+        (Cause(status="failed", exit_code=7, reason="why"), HostState(slept=540.0, slept_at=1000.0), 1030.0),
+    ],
+)
+def test_other_ends_do_not(cause, host, now):
+    assert after_sleep(cause, host, now) == cause
