@@ -1,11 +1,14 @@
 """The health of a Tinker gateway, over plain HTTP: neither tinker nor torch is imported.
 
 Asked are `healthz`, `get_server_capabilities` and, where it exists, `engine_load`. The SDK itself says nothing while a
-gateway is away (it retries for minutes), so the console looks for itself.
+gateway is away (it retries for minutes), so the console looks for itself. What answers may be anything: the time and
+the bytes of each answer are bounded, redirects are not followed, and nothing compressed is unpacked.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
 from typing import Any
 
@@ -13,6 +16,10 @@ import httpx
 import msgspec
 
 from console.errors import GatewayLostError
+
+BYTES_MOST = 1 << 18
+"""Of one answer. The list of a service's models is a few kilobytes."""
+MODELS_MOST, NAME_MOST = 1000, 200
 
 
 class ServedModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +50,10 @@ class GatewayHealth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def probe(base_url: str, api_key: str, *, client: httpx.AsyncClient, timeout: float = 5.0) -> GatewayHealth:
-    """Look at a gateway once. Never raises for network trouble, and never quotes the key."""
+    """Look at a gateway once. Never raises for network trouble, and never quotes the key.
+
+    `timeout`: seconds for each of the three answers, from the first byte asked to the last one read.
+    """
     started = time.perf_counter()
     try:
         await _get(client, base_url, "healthz", None, timeout)
@@ -75,11 +85,10 @@ async def capabilities(
     if not isinstance(models, list):
         raise GatewayLostError(f"{_place(base_url)} does not answer like a Tinker gateway")
     served = []
-    for model in models:
+    for model in models[:MODELS_MOST]:
         name = model.get("model_name") if isinstance(model, dict) else None
-        if isinstance(name, str):
-            window = model.get("max_context_length")
-            served.append(ServedModel(name=name, context_window=window if isinstance(window, int) else None))
+        if isinstance(name, str) and len(name) <= NAME_MOST:
+            served.append(ServedModel(name=name, context_window=_count(model.get("max_context_length")) or None))
     return tuple(served)
 
 
@@ -93,24 +102,50 @@ class _Answered(GatewayLostError):
 
 async def _get(client: httpx.AsyncClient, base_url: str, route: str, api_key: str | None, timeout: float) -> Any:
     place = _place(base_url)
-    headers = {} if api_key is None else {"X-API-Key": api_key}
+    headers = {"Accept-Encoding": "identity"} | ({} if api_key is None else {"X-API-Key": api_key})
+    address = f"{base_url.rstrip('/')}/api/v1/{route}"
     try:
-        response = await client.get(f"{base_url.rstrip('/')}/api/v1/{route}", headers=headers, timeout=timeout)
-    except httpx.TimeoutException:
+        async with (
+            asyncio.timeout(timeout),
+            client.stream("GET", address, headers=headers, timeout=timeout, follow_redirects=False) as response,
+        ):
+            _check_status(response, place, route)
+            body = await _read(response, f"{place} answers {route}")
+    except GatewayLostError:
+        raise
+    except (httpx.TimeoutException, TimeoutError):
         raise GatewayLostError(f"{place} did not answer within {timeout:g} s") from None
     except httpx.ConnectError:
         raise GatewayLostError(f"{place} cannot be reached; is the gateway running?") from None
     except Exception as problem:
         # The text of the exception may quote the headers, and with them the key: only its kind is told.
         raise GatewayLostError(f"{place} cannot be asked: {type(problem).__name__}") from None
-    if response.status_code in (401, 403):
-        raise _Answered(response.status_code, f"{place} refuses the API key (HTTP {response.status_code})")
-    if response.status_code != 200:
-        raise _Answered(response.status_code, f"{place} answers {route} with HTTP {response.status_code}")
     try:
-        return response.json()
-    except ValueError:
+        return json.loads(body)
+    except (ValueError, RecursionError):
         raise GatewayLostError(f"{place} answers {route} with something that is not JSON") from None
+
+
+def _check_status(response: httpx.Response, place: str, route: str) -> None:
+    status = response.status_code
+    if status in (401, 403):
+        raise _Answered(status, f"{place} refuses the API key (HTTP {status})")
+    if response.is_redirect:
+        raise _Answered(status, f"{place} redirects {route} elsewhere (HTTP {status}): name the gateway's own address")
+    if status != 200:
+        raise _Answered(status, f"{place} answers {route} with HTTP {status}")
+
+
+async def _read(response: httpx.Response, what: str) -> bytes:
+    """The body. Raises `GatewayLostError` when it is too long, or compressed although that was not asked for."""
+    if response.headers.get("content-encoding", "identity").lower() != "identity":
+        raise GatewayLostError(f"{what} in a compressed form that it was not asked for")
+    body = bytearray()
+    async for piece in response.aiter_raw():
+        body += piece
+        if len(body) > BYTES_MOST:
+            raise GatewayLostError(f"{what} with more than {BYTES_MOST >> 10} KiB")
+    return bytes(body)
 
 
 def _place(base_url: str) -> str:
@@ -140,4 +175,4 @@ def _with_load(health: GatewayHealth, load: Any) -> GatewayHealth:
 
 
 def _count(value: Any) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
+    return value if type(value) is int and 0 < value < 1 << 53 else 0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -32,6 +34,10 @@ def other_server() -> Iterator[str]:
                 body = b'{"supported_models":[{"model_name":"m"},{"model_name":7},3]}'
                 if character == "refusing":
                     status = 401
+                if character == "mad":
+                    body = b'{"supported_models":[{"model_name":"m","max_context_length":-1},{"model_name":"%s"}]}' % (
+                        b"n" * 201
+                    )
                 if character == "web":
                     body = b"<html>hello</html>"
                 if character == "json":
@@ -40,6 +46,8 @@ def other_server() -> Iterator[str]:
                 status = {"plain": 404, "lost": 503}.get(character, 200)
                 if character == "odd":
                     body = b'{"engines":[{"running_requests":"3","full_kv":null},7]}'
+                if character == "mad":
+                    body = b'{"engines":[{"running_requests":true,"queued_requests":1%s}]}' % (b"0" * 40)
             self.send_response(status)
             self.end_headers()
             self.wfile.write(body)
@@ -98,3 +106,60 @@ async def test_trouble_is_told_in_one_line_without_the_key(other_server: str) ->
             with pytest.raises(GatewayLostError) as caught:
                 await capabilities(f"{other_server}/plain", _KEY + "\n", client=client)
     assert _KEY not in str(caught.value) and caught.value.__cause__ is None and caught.value.__suppress_context__
+
+
+@pytest.fixture
+async def raw_server() -> AsyncIterator[Callable[[bytes, bytes, float], Awaitable[str]]]:
+    """A factory of servers that say `head`, then `body` again and again, every `pause` seconds."""
+    servers = []
+
+    async def make(head: bytes, body: bytes, pause: float) -> str:
+        async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(ConnectionError):
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(head)
+                while body:
+                    writer.write(body)
+                    sent.append(len(body))
+                    await writer.drain()
+                    await asyncio.sleep(pause)
+            writer.close()
+
+        server = await asyncio.start_server(say, "127.0.0.1", 0)
+        servers.append(server)
+        return f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+    sent: list[int] = []
+    make.sent = sent  # type: ignore[attr-defined]
+    yield make
+    for server in servers:
+        server.close()
+
+
+async def test_what_answers_without_end_is_left(raw_server: Any) -> None:
+    ok = b"HTTP/1.1 200 OK\r\n"
+    gzip_head = ok + b"Content-Encoding: gzip\r\nContent-Length: 1000\r\n\r\n"
+    cases = [
+        (ok + b"Content-Length: 100000000\r\n\r\n", b"x" * 65536, 0.0, "with more than 256 KiB"),
+        (ok + b"Transfer-Encoding: chunked\r\n\r\n", b"10000\r\n" + b"[" * 65536 + b"\r\n", 0.0, "more than 256 KiB"),
+        (gzip_head, b"\x1f\x8b", 0.0, "compressed form that it was not asked for"),
+        (ok + b"Content-Length: 100000\r\n\r\n", b" ", 0.02, "did not answer within 0.3 s"),
+        (ok + b"X-Long: ", b"x" * 65536, 0.0, "cannot be asked: RemoteProtocolError"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + b"[" * 100000, b"", 0.0, "not JSON"),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n", b"", 0.0, "redirects"),
+        (b"SSH-2.0-OpenSSH\r\n", b"", 0.0, "cannot be asked: RemoteProtocolError"),
+    ]
+    async with httpx.AsyncClient(follow_redirects=True) as client:
+        for head, body, pause, complaint in cases:
+            raw_server.sent.clear()
+            url = await raw_server(head, body, pause)
+            health = await probe(url, _KEY, client=client, timeout=0.3 if "within" in complaint else 5)
+            assert not health.reachable and complaint in health.detail, (head, health)
+            assert sum(raw_server.sent) < 20_000_000
+
+
+async def test_figures_out_of_this_world_are_no_figures(other_server: str) -> None:
+    async with httpx.AsyncClient() as client:
+        health = await probe(f"{other_server}/mad", _KEY, client=client)
+    assert health.reachable and (health.queued, health.running, health.kv_fraction) == (0, 0, None)
+    assert [(model.name, model.context_window) for model in health.models] == [("m", None)]
