@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ _ENVIRONMENT = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_FPS": "40", "TEXTUAL_SMOO
 """What Textual reads when it is imported. ESCDELAY: milliseconds until a lone escape is the key of that name."""
 _LIMITED_TERMINALS = frozenset({"linux", "vt100", "vt220", "ansi"})
 _PYTHONS_CTYPES = ("C.UTF-8", "C.utf8", "UTF-8")
-_NO_TERMINALS = frozenset({"", "dumb", "unknown"})
+NO_TERMINALS = frozenset({"", "dumb", "unknown"})
 CRASHED = 7
 SWITCH_SECONDS = 0.001
 """How long a thread that reads a journal or a log may keep the interpreter while a key waits for its paint."""
@@ -232,22 +232,26 @@ def require_terminal(instead: str = "use --headless or --plain") -> None:
         if stream is None or not stream.isatty():
             raise UsageError(f"the console needs a terminal, and {name} is none{advice}")
     term = os.environ.get("TERM", "")
-    if term in _NO_TERMINALS:
+    if term in NO_TERMINALS:
         remedy = f"set TERM, or {instead}" if instead else "set TERM"
         raise UsageError(f"the console cannot paint on TERM={term or '(unset)'}: {remedy}")
 
 
-def ascii_only() -> bool:
-    """Whether the terminal is not expected to show more than ASCII: its type, or a locale that is not UTF-8."""
-    if os.environ.get("TERM", "") in _LIMITED_TERMINALS:
+def ascii_only(env: Mapping[str, str] | None = None) -> bool:
+    """Whether the terminal is not expected to show more than ASCII: its type, or a locale that is not UTF-8.
+
+    `env`: environment variables, None for those of this process.
+    """
+    env = os.environ if env is None else env
+    if env.get("TERM", "") in _LIMITED_TERMINALS:
         return True
-    locale = next((v for k in ("LC_ALL", "LC_CTYPE", "LANG") if (v := _variable(k))), "")
+    locale = next((v for k in ("LC_ALL", "LC_CTYPE", "LANG") if (v := _variable(env, k))), "")
     return bool(locale) and "utf" not in locale.lower()
 
 
-def _variable(name: str) -> str:
+def _variable(env: Mapping[str, str], name: str) -> str:
     """A variable of the locale as the user has it: Python itself sets LC_CTYPE where it finds no UTF-8."""
-    value = os.environ.get(name, "")
+    value = env.get(name, "")
     if name != "LC_CTYPE" or value not in _PYTHONS_CTYPES:
         return value
     try:
