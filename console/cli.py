@@ -18,7 +18,8 @@ usage: quarterdeck COMMAND [ARGUMENTS]
 start a run
   demo      the whole main job on this machine, in about a minute; needs nothing
   train     train a LoRA policy on Harbor tasks: [FILE.toml] config.K=V
-            harbor.K=V console.K=V
+            harbor.K=V console.K=V; a directory that holds a run is resumed
+  fork      a new run from a checkpoint of another one, with other options
 
 stand watch
   runs      list runs, live and recorded
@@ -28,6 +29,8 @@ stand watch
   export    write a run or its captured tokens: JSON, CSV, SVG, text, asciicast
 
 tools
+  doctor    check this machine, the options and, with --live, the services
+  reap      list and remove sandboxes that a run left behind
   keys      the console's keys; checks a file with others
   gateway   serve     the embedded CPU gateway on its own
 
@@ -96,6 +99,24 @@ def _train(argv: list[str]) -> int:
     return train_main(argv)
 
 
+def _fork(argv: list[str]) -> int:
+    from console.commands.fork import fork_main
+
+    return fork_main(argv)
+
+
+def _reap(argv: list[str]) -> int:
+    from console.commands.reap import reap_main
+
+    return reap_main(argv)
+
+
+def _doctor(argv: list[str]) -> int:
+    from console.commands.doctor import doctor_main
+
+    return doctor_main(argv)
+
+
 def _runs(argv: list[str]) -> int:
     from console.commands.runs import runs_main
 
@@ -141,11 +162,14 @@ def _gateway(argv: list[str]) -> int:
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "demo": _demo,
     "train": _train,
+    "fork": _fork,
     "runs": _runs,
     "attach": _attach,
     "ctl": _ctl,
     "replay": _replay,
     "export": _export,
+    "doctor": _doctor,
+    "reap": _reap,
     "keys": _keys,
     "gateway": _gateway,
 }

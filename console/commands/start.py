@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -17,14 +17,16 @@ from console.findings import WARNING, Finding, errors, refuse
 from console.launching import Launch, LaunchedRun, begin, new_run_id, require_engine
 from console.records.cookbook import last_checkpoint_batch
 from console.records.manifest import read_manifest
+from console.state.sanitize import sanitize
 from console.training.options import RunOptions
+from console.training.resume_check import check, standing
 from console.tui.main import PLAIN_LOOK, Look, attach, check_look, require_terminal
 
 Watch = Literal["console", "headless", "plain", "detach"]
 
 
 def preflight_findings(options: RunOptions, environment: Mapping[str, str], *, whole: bool) -> list[Finding]:
-    """Everything that can be known before a sandbox exists: options and files, then Harbor, then the gateway.
+    """Everything that can be known before a sandbox exists: options, files, the run that goes on, Harbor, the gateway.
 
     Args:
         whole: go on after an error; otherwise the later checks, which cost seconds, are left out then.
@@ -34,6 +36,8 @@ def preflight_findings(options: RunOptions, environment: Mapping[str, str], *, w
 
     findings = preflight(options, environment)
     if whole or not errors(findings):
+        findings += resume_findings(options, told={finding.object for finding in errors(findings)})
+    if whole or not errors(findings):
         findings += preflight_harbor(options)
     if (whole or not errors(findings)) and not options.embedded:
         findings += asyncio.run(preflight_gateway(options, environment))
@@ -42,16 +46,23 @@ def preflight_findings(options: RunOptions, environment: Mapping[str, str], *, w
     return findings
 
 
-def refuse_unbound(options: RunOptions) -> None:
-    """Raise `UsageError` when the capture gateway cannot listen where it is to.
+def resume_findings(options: RunOptions, *, told: Collection[str] = ()) -> list[Finding]:
+    """What forbids the run in `config.log_path` to go on, if there is one. `told`: objects with an error already."""
+    if not options.log_path.is_dir():
+        return []
+    if _is_live(options.log_path):
+        message = f"{options.log_path}: the run is live"
+        return [
+            Finding(code="run.live", object="config.log_path", message=message, remedy="attach to it, or stop it first")
+        ]
+    return [finding for finding in check(options, options.log_path) if finding.object not in told]
 
-    Not when the run goes on already: its own engine listens there, and the one that would be started says so.
-    """
+
+def refuse_unbound(options: RunOptions) -> None:
+    """Raise `UsageError` when the capture gateway cannot listen where it is to."""
     from console.training.preflight_capture import preflight_listening
 
-    findings = asyncio.run(preflight_listening(options))
-    if findings and not _is_live(options.log_path):
-        refuse(findings)
+    refuse(asyncio.run(preflight_listening(options)))
 
 
 def _is_live(run_dir: Path) -> bool:
@@ -76,8 +87,13 @@ def _renderer_findings(options: RunOptions) -> list[Finding]:
     return []
 
 
-def start(options: RunOptions, watch: Watch, look: Look = PLAIN_LOOK) -> int:
+def start(
+    options: RunOptions, watch: Watch, look: Look = PLAIN_LOOK, *, before: Callable[[], None] = lambda: None
+) -> int:
     """Check, start the engine, and watch the run as asked; the exit code.
+
+    Args:
+        before: called once everything has been checked, before anything is written or started; may raise.
 
     Raises:
         UsageError: preflight refuses; nothing was started.
@@ -95,6 +111,7 @@ def start(options: RunOptions, watch: Watch, look: Look = PLAIN_LOOK) -> int:
     if step is not None and step >= planned_steps(options):
         return _already_complete(options, watch, step)
     refuse_unbound(options)
+    before()
     return watch_run(options, watch, look)
 
 
@@ -125,6 +142,7 @@ def watch_run(options: RunOptions, watch: Watch, look: Look = PLAIN_LOOK, *, lea
     owned = watch in ("headless", "plain")
     policy = options.failure_policy(interactive=watch == "console")
     step = last_checkpoint_batch(options.log_path)
+    goes_on = standing(options.log_path) if options.log_path.is_dir() else None
     with _first_interrupt_waits() as interrupted:
         starting = begin(options, _run_id(options.log_path), on_failure=policy, owned=owned)
         if watch != "console":
@@ -141,7 +159,7 @@ def watch_run(options: RunOptions, watch: Watch, look: Look = PLAIN_LOOK, *, lea
                 ready=starting.wait,
                 leave_after=leave_after,
                 run_exit_code=True,
-                notice="" if step is None else f"resumes from step {step}",
+                notice="" if goes_on is None else goes_on.line(),
             )
         except KeyboardInterrupt:
             if starting.awaited:  # the console was there; nobody asked for the end of the run
@@ -149,8 +167,8 @@ def watch_run(options: RunOptions, watch: Watch, look: Look = PLAIN_LOOK, *, lea
             _abandon(starting)
     run = starting.run
     assert run is not None
-    if step is not None:
-        sys.stderr.write(f"quarterdeck: {options.log_path} holds a run: it resumes from step {step}\n")
+    if goes_on is not None:
+        sys.stderr.write(f"quarterdeck: {sanitize(goes_on.line())}\n")
     if owned:
         from console.control.runs import run_at
         from console.headless import run_headless

@@ -20,7 +20,7 @@ class Ancestor(msgspec.Struct, kw_only=True, frozen=True):
     Attributes:
         run_id, run_dir: the other run; checkpoint: its name there; path: where the gateway has it.
         step: steps that are in it; optimizer: whether its optimizer was taken along, and with it the number of steps.
-        policy_version: optimiser steps behind its weights; weights: their name, as in `StepStarted`, empty when unknown.
+        policy_version: optimiser steps behind its weights; weights: their name, as in `StepStarted`, empty for none.
     """
 
     run_id: str

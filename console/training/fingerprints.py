@@ -75,8 +75,8 @@ def of(options: RunOptions) -> dict[str, str]:
         UsageError: tasks, trial file or model cannot be read.
     """
     found = {key: of_option(options, key) for key in (*KEPT, *GROWING)}
-    found |= {TRIAL + key: value for key, value in _of_trial(options.harbor.trial_config)}
-    found |= {TASK + task.name: digest_of_directory(task) for task in find_tasks(options.tasks_dir)}
+    found |= {_text(TRIAL + key): value for key, value in _of_trial(options.harbor.trial_config)}
+    found |= {_text(TASK + task.name): digest_of_directory(task) for task in find_tasks(options.tasks_dir)}
     return found | of_model(options)
 
 
@@ -115,7 +115,7 @@ def of_model(options: RunOptions) -> dict[str, str]:
         files = sorted(p for p in directory.iterdir() if p.suffix in (".json", ".safetensors") and p.is_file())
     except OSError as error:
         raise UsageError(
-            f"console.embedded_model={directory}: cannot be read ({error.strerror}); name a Hugging Face model directory"
+            f"console.embedded_model={directory}: cannot be read ({error.strerror}); name a model directory"
         ) from None
     return {MODEL + path.name: _digest_of_file(path) for path in files}
 
@@ -185,6 +185,11 @@ def _leaves(key: str, value: Any) -> Iterator[tuple[str, str]]:
             yield from _leaves(f"{key}.{name}", item)
     else:
         yield key, _short(value)
+
+
+def _text(name: str) -> str:
+    """A name as it can be encoded; those of files may be any bytes."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _short(value: Any) -> str:

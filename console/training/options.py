@@ -193,11 +193,12 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
             file.write(self.to_json())
 
 
-def parse(argv: Sequence[str], *, cwd: Path | None = None) -> RunOptions:
+def parse(argv: Sequence[str], *, cwd: Path | None = None, base: RunOptions | None = None) -> RunOptions:
     """The options of `[FILE.toml] key=value ...`; flags must have been taken out before.
 
     Args:
         cwd: where relative paths of the command line start; the working directory when omitted.
+        base: options that these change; none when omitted.
 
     Raises:
         UsageError: an unknown option, a value of a wrong type, a missing required option, a file that cannot be read.
@@ -206,6 +207,8 @@ def parse(argv: Sequence[str], *, cwd: Path | None = None) -> RunOptions:
     values, source = _values(argv, cwd or Path.cwd(), faults)
     if faults:
         raise UsageError(faults[0].text)
+    if base is not None:
+        values = {key: base.value(key) for key in base.given if load_schema().get(key)} | values
     return _assembled(values, source)
 
 
@@ -358,7 +361,7 @@ def _dashes(word: str) -> str:
         return f"{word}: options are written without dashes: {bare if '=' in bare else bare + '=VALUE'}"
     meant = schema.suggestion(key.replace("-", "_"))
     hint = f"did you mean {meant}=VALUE?" if meant else "options are written key=value; see quarterdeck train --help"
-    flag = difflib.get_close_matches(word, [name for name, _ in FLAGS], n=1, cutoff=0.7)
+    flag = difflib.get_close_matches(word, [name.split()[0] for name, _ in FLAGS], n=1, cutoff=0.7)
     return f"unknown flag {word}; {f'did you mean {flag[0]}?' if flag else hint}"
 
 

@@ -104,17 +104,23 @@ def load_schema() -> Schema:
 
 USAGE = """\
 usage: quarterdeck train [FILE.toml] [key=value ...] [flags]
+       quarterdeck train --resume RUN [key=value ...] [flags]
 
 Trains a LoRA policy on Harbor tasks with the official Tinker cookbook loop. Options are given as key=value, without
 dashes; a TOML file has the tables [config], [config.dataset_builder], [harbor], [console] and [console.alarms] with the
 same names. The command line wins over the file, a later value over an earlier one. Relative paths in a file start at
 that file.
+
+A config.log_path that holds a run is resumed: from its last checkpoint, with the steps since then applied again from
+what was captured. What decides how it learns must be as it was; --check tells what differs. `quarterdeck fork` starts a
+new run from a checkpoint, with other options.
 """
 
 FLAGS = (
     ("--headless", "no console: JSON lines on stdout, the log on stderr; the run ends with the command"),
     ("--plain", "the same with one readable line per change instead of JSON"),
     ("--detach", "start the run in the background and return"),
+    ("--resume RUN", "go on with a run and its own options; key=value changes those that may change"),
     ("--check", "make every check, print all findings, start nothing"),
     ("--json", "with --check: the findings as one JSON object"),
     ("--help", "this text"),
@@ -138,7 +144,7 @@ def section_of(key: str) -> str:
 def help_text(width: int = 100) -> str:
     """Usage, flags and every option with its type, default and meaning; the paragraphs are `width` columns wide."""
     lines = [USAGE, "flags:"]
-    lines += [f"  {flag:<12}{text}" for flag, text in FLAGS]
+    lines += [f"  {flag:<14}{text}" for flag, text in FLAGS]
     for section, title in SECTIONS:
         lines += ["", f"{section}: {title}"]
         for option in load_schema().options:

@@ -1,0 +1,103 @@
+"""The checkpoints of a run: the cookbook's rows, with what the journal knows about each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from console.errors import RecordingError
+from console.journal.events import CheckpointSaved, StepFinished
+from console.journal.reader import Journal
+
+
+class Checkpoint(msgspec.Struct, kw_only=True, frozen=True):
+    """A checkpoint that training can go on from.
+
+    Attributes:
+        name: as saved; step: steps that are in it, and the step a resume goes on with.
+        state_path: weights and optimizer, where the gateway has them; sampler_path: the weights for sampling.
+        kind: periodic, rolling, final, stop or request; fork for the one that the run began with.
+        saved: Unix seconds, None when the journal does not tell.
+        policy_version: optimiser steps behind the weights; weights: their name, empty when unknown.
+    """
+
+    name: str
+    step: int
+    state_path: str
+    sampler_path: str | None = None
+    kind: str = ""
+    saved: float | None = None
+    policy_version: int | None = None
+    weights: str = ""
+
+
+def list_checkpoints(run_dir: Path) -> list[Checkpoint]:
+    """The checkpoints of a run, oldest first. Reads the whole journal: a second for half a million events.
+
+    Raises:
+        RecordingError: the cookbook's file cannot be read.
+    """
+    saved, versions = _from_journal(run_dir)
+    found = []
+    for row in checkpoint_rows(run_dir):
+        path, step = str(row["state_path"]), int(row["batch"])
+        event = saved.get(path)
+        given = row.get("policy_version")
+        found.append(
+            Checkpoint(
+                name=str(row.get("name", "")),
+                step=step,
+                state_path=path,
+                sampler_path=row["sampler_path"] if isinstance(row.get("sampler_path"), str) else None,
+                kind=event.kind if event else "rolling" if row.get("rolling") else "fork" if row.get("fork_of") else "",
+                saved=event.ts if event else None,
+                policy_version=given if isinstance(given, int) else versions.get(step),
+                weights=event.weights if event else str(row.get("weights", "")),
+            )
+        )
+    return found
+
+
+def checkpoint_rows(run_dir: Path) -> list[dict[str, Any]]:
+    """The rows of checkpoints.jsonl that a resume can take: with a `state_path` and a `batch`.
+
+    Lines that are not JSON objects are passed over, as after a crash; there may be no such file.
+
+    Raises:
+        RecordingError: it cannot be read.
+    """
+    path = run_dir / "checkpoints.jsonl"
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise RecordingError(f"{path}: cannot be read ({error.strerror})") from None
+    rows = []
+    for line in lines:
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(row, dict) and isinstance(row.get("state_path"), str) and type(row.get("batch")) is int:
+            rows.append(row)
+    return rows
+
+
+def _from_journal(run_dir: Path) -> tuple[dict[str, CheckpointSaved], dict[int, int]]:
+    """The saves by path, and the policy version by number of steps done."""
+    saved: dict[str, CheckpointSaved] = {}
+    versions: dict[int, int] = {0: 0}
+    if (run_dir / "journal").is_dir():
+        try:
+            for event in Journal(run_dir / "journal").events():
+                if isinstance(event, CheckpointSaved):
+                    saved[event.path] = event
+                elif isinstance(event, StepFinished):
+                    versions[event.step + 1] = event.policy_version
+        except RecordingError:  # the rows are there all the same
+            pass
+    return saved, versions

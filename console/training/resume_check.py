@@ -1,0 +1,290 @@
+"""Whether a run may go on with these options: key by key what differs from how it began, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from console.errors import RecordingError, UsageError
+from console.findings import NOTE, WARNING, Finding
+from console.records.checkpoint_list import checkpoint_rows
+from console.records.manifest import Manifest, read_manifest
+from console.records.run_dir import RunRecord
+from console.state.reduce import RunView
+from console.training import fingerprints
+from console.training.embedded_store import find_checkpoint, store_of
+from console.training.options import RunOptions
+from console.training.preflight_capture import finding_of
+
+_NAMED = 4
+"""Tasks or keys that a finding names; of more it says how many."""
+_ANEW = "config.model_name", "config.lora_rank", "console.gateway"
+"""What no fork can change either: the weights belong to it."""
+
+
+class Standing(msgspec.Struct, kw_only=True, frozen=True):
+    """Where a run stands that is to go on.
+
+    Attributes:
+        run_id: its name; checkpoint: name of the last checkpoint, empty for none; step: where a resume goes on.
+        saved: Unix seconds, None when not known; again: steps that were trained since, from their captured batches.
+        trained: steps that were trained, in the checkpoint or since; parent: the run it was forked from.
+    """
+
+    run_id: str
+    checkpoint: str = ""
+    step: int = 0
+    saved: float | None = None
+    again: tuple[int, ...] = ()
+    trained: int = 0
+    parent: str = ""
+
+    def line(self, now: float | None = None) -> str:
+        """One sentence: from where the run goes on, and what is applied again."""
+        if not self.checkpoint:
+            where = f"run {self.run_id} begins anew: it has no checkpoint yet"
+        elif self.parent and not self.trained - self.step and self.saved is None:
+            where = f"run {self.run_id} begins at step {self.step}, from checkpoint {self.checkpoint} of {self.parent}"
+        else:
+            age = "" if self.saved is None else f", saved {_age((now or time.time()) - self.saved)} ago"
+            where = f"run {self.run_id} resumes from step {self.step} (checkpoint {self.checkpoint}{age})"
+        if not self.again:
+            return where
+        first, last = self.again[0], self.again[-1]
+        steps = f"step {first} is" if first == last else f"steps {first} to {last} are"
+        return f"{where}; {steps} applied again from what was captured"
+
+
+def standing(run_dir: Path) -> Standing | None:
+    """Where the run of a directory stands; None when there is no run in it. Reads little, whatever the run's size."""
+    view, rows = _view(run_dir), checkpoint_rows(run_dir)
+    if not rows and (view is None or not view.state.engines):
+        return None
+    manifest = _manifest(run_dir)
+    last = rows[-1] if rows else {}
+    step = int(last.get("batch", 0))
+    done = [] if view is None else [row.step for row in view.history.rows]
+    again = tuple(sorted({number for number in done if number >= step}))
+    kept = [] if view is None else [c for c in view.state.checkpoints if c.path == last.get("state_path")]
+    return Standing(
+        run_id=(view.state.run_id if view is not None else "") or (manifest.run_id if manifest else ""),
+        checkpoint=str(last.get("name", "")),
+        step=step,
+        saved=kept[-1].ts if kept else None,
+        again=again,
+        trained=max([step, *(number + 1 for number in again)]),
+        parent=manifest.lineage[-1].run_id if manifest and manifest.lineage else "",
+    )
+
+
+def check(options: RunOptions, run_dir: Path) -> list[Finding]:
+    """What forbids the run in a directory to go on with these options, and where it would go on; nothing for no run.
+
+    Never raises for a user's mistake.
+    """
+    try:
+        at = standing(run_dir)
+    except RecordingError as error:
+        return [Finding(code="resume.unreadable", object=str(run_dir), message=str(error))]
+    if at is None:
+        return []
+    found = [Finding(code="resume.from", level=NOTE, object="config.log_path", message=at.line())]
+    found += _steps(options, at)
+    try:
+        found += [*_checkpoint(options, run_dir), *_compared(options, run_dir)]
+    except UsageError as problem:
+        found.append(finding_of("resume.unreadable", problem))
+    return found
+
+
+def fork_check(options: RunOptions, parent: RunOptions, kept: Mapping[str, str]) -> list[Finding]:
+    """What of the changed options a fork cannot take along: the weights belong to their model, rank and gateway.
+
+    Args:
+        options: of the fork; parent: of the run it is made from; kept: that run's fingerprints.
+
+    Raises:
+        UsageError: the embedded gateway's model cannot be read.
+    """
+    remedy = "leave it out, or train from the beginning with quarterdeck train"
+    found = [
+        Finding(
+            code="fork.option",
+            object=key,
+            message=f"is {_shown(now)}, and the checkpoint is of a run with {_shown(was)}",
+            remedy=remedy,
+        )
+        for key in _ANEW
+        if (now := fingerprints.of_option(options, key)) != (was := fingerprints.of_option(parent, key))
+    ]
+    return [*found, *_model(fingerprints.of_model(options), kept, remedy)]
+
+
+def _steps(options: RunOptions, at: Standing) -> Iterator[Finding]:
+    limit = options.value("config.max_steps")
+    if limit is not None and limit < at.trained:
+        yield Finding(
+            code="resume.max_steps",
+            object="config.max_steps",
+            message=f"is {limit}, and {at.trained} steps of the run are trained",
+            remedy=f"raise it, or start a new run from an earlier checkpoint: {_fork(options)}",
+        )
+
+
+def _checkpoint(options: RunOptions, run_dir: Path) -> Iterator[Finding]:
+    """Whether the embedded gateway will find the checkpoint; of another gateway only the gateway knows."""
+    rows = checkpoint_rows(run_dir)
+    if not options.embedded or not rows:
+        return
+    path, store = str(rows[-1]["state_path"]), store_of(options)
+    if find_checkpoint(store, path) is None:
+        yield Finding(
+            code="resume.checkpoint",
+            object="console.embedded_checkpoints",
+            message=f"{store} holds no checkpoint {path}",
+            remedy="name the directory in which the run's gateway kept its checkpoints",
+        )
+
+
+def _compared(options: RunOptions, run_dir: Path) -> Iterator[Finding]:
+    manifest = _manifest(run_dir)
+    kept = manifest.fingerprints if manifest is not None else {}
+    if not kept:
+        yield Finding(
+            code="resume.unchecked",
+            level=WARNING,
+            object="config.log_path",
+            message="the run began before fingerprints were kept, so it cannot be checked that options, tasks and "
+            "model are those it began with",
+            remedy="make sure that they are",
+        )
+        return
+    now = fingerprints.of(options)
+    yield from _options(options, now, kept)
+    yield from _trial(options, now, kept)
+    yield from _tasks(options, now, kept)
+    yield from _model(now, kept, "name the model that the run began with, or train from the beginning")
+
+
+def _options(options: RunOptions, now: Mapping[str, str], kept: Mapping[str, str]) -> Iterator[Finding]:
+    for key in fingerprints.KEPT:
+        was = kept.get(key, fingerprints.of_default(key))
+        if now[key] == was:
+            continue
+        anew = "start a new run with another config.log_path" if key in _ANEW else f"fork: {_fork(options, key)}"
+        yield Finding(
+            code="resume.option",
+            object=key,
+            message=f"is {_shown(now[key])}, and the run began with {_shown(was)}",
+            remedy=f"put it back, or {anew}",
+        )
+    for key in fingerprints.GROWING:
+        if key in kept and int(json.loads(now[key])) < int(json.loads(kept[key])):
+            yield Finding(
+                code="resume.option",
+                object=key,
+                message=f"is {now[key]}, and the run has {kept[key]}; it may only grow",
+                remedy="put it back, and end the run earlier with config.max_steps",
+            )
+
+
+def _trial(options: RunOptions, now: Mapping[str, str], kept: Mapping[str, str]) -> Iterator[Finding]:
+    start = fingerprints.TRIAL
+    names = sorted(name for name in {*now, *kept} if name.startswith(start) and now.get(name) != kept.get(name))
+    for name in names[:_NAMED]:
+        yield Finding(
+            code="resume.trial",
+            object=f"harbor.trial_config={options.harbor.trial_config}",
+            message=f"{name.removeprefix(start)} is {_shown(now.get(name))}, and the run began with "
+            f"{_shown(kept.get(name))}",
+            remedy=f"put it back, or fork: {_fork(options)}",
+        )
+    if len(names) > _NAMED:
+        yield Finding(
+            code="resume.trial",
+            object=f"harbor.trial_config={options.harbor.trial_config}",
+            message=f"{len(names) - _NAMED} more of its keys differ",
+            remedy="put the file back",
+        )
+
+
+def _tasks(options: RunOptions, now: Mapping[str, str], kept: Mapping[str, str]) -> Iterator[Finding]:
+    new, old = _named(now, fingerprints.TASK), _named(kept, fingerprints.TASK)
+    changed = [name for name in new if name in old and new[name] != old[name]]
+    for names, what in (
+        ([name for name in new if name not in old], "added"),
+        ([name for name in old if name not in new], "removed"),
+        (changed, "changed"),
+    ):
+        if names:
+            yield Finding(
+                code="resume.tasks",
+                object="config.dataset_builder.tasks_dir",
+                message=f"{_listed(names)} {'was' if len(names) == 1 else 'were'} {what} since the run began",
+                remedy=f"put {'it' if len(names) == 1 else 'them'} back, or fork: {_fork(options)}",
+            )
+
+
+def _model(now: Mapping[str, str], kept: Mapping[str, str], remedy: str) -> Iterator[Finding]:
+    new, old = _named(now, fingerprints.MODEL), _named(kept, fingerprints.MODEL)
+    names = sorted(name for name in {*new, *old} if new.get(name) != old.get(name))
+    if new and old and names:
+        verb = "differs" if len(names) == 1 else "differ"
+        yield Finding(
+            code="resume.model",
+            object="console.embedded_model",
+            message=f"is another model than that of the run: {_listed(names)} {verb}",
+            remedy=remedy,
+        )
+
+
+def _named(found: Mapping[str, str], start: str) -> dict[str, str]:
+    return {name.removeprefix(start): value for name, value in found.items() if name.startswith(start)}
+
+
+def _listed(names: Iterable[str]) -> str:
+    listed = sorted(names)
+    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
+    return ", ".join(listed[:_NAMED]) + more
+
+
+def _shown(value: str | None) -> str:
+    """A fingerprint as a person writes the value."""
+    if value is None:
+        return "not set"
+    if value.startswith("sha256:"):
+        return f"another ({value[7:15]})"
+    decoded = json.loads(value)
+    return (decoded or '""') if isinstance(decoded, str) else str(decoded) if decoded is None else value
+
+
+def _fork(options: RunOptions, key: str | None = None) -> str:
+    change = "" if key is None else f"{shlex.quote(f'{key}={_given(options.value(key))}')} "
+    return f"quarterdeck fork {shlex.quote(str(options.log_path))} {change}config.log_path=NEW"
+
+
+def _given(value: object) -> str:
+    return json.dumps(value) if isinstance(value, dict | list) else str(value)
+
+
+def _age(seconds: float) -> str:
+    for size, unit in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
+
+
+def _view(run_dir: Path) -> RunView | None:
+    return RunRecord(run_dir).view_at_end() if (run_dir / "journal").is_dir() else None
+
+
+def _manifest(run_dir: Path) -> Manifest | None:
+    try:
+        return read_manifest(run_dir)
+    except RecordingError:
+        return None
