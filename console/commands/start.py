@@ -31,8 +31,9 @@ def preflight_findings(options: RunOptions, environment: Mapping[str, str], *, w
     Args:
         whole: go on after an error; otherwise the later checks, which cost seconds, are left out then.
     """
-    from console.training.preflight import preflight, preflight_gateway, preflight_harbor
+    from console.training.preflight import preflight, preflight_harbor
     from console.training.preflight_capture import preflight_listening
+    from console.training.preflight_gateway import preflight_gateway
 
     findings = preflight(options, environment)
     if whole or not errors(findings):

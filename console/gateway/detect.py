@@ -1,6 +1,6 @@
 """What kind of Tinker gateway answers at an address, found out by questions that change nothing there.
 
-Asked are its models, its list of training runs, its load, and two requests that it must refuse whatever it is: loading
+Asked are its models, its list of checkpoints, its load, and two requests that it must refuse whatever it is: loading
 a checkpoint without a model, and creating a model of rank 0 in a session that does not exist. The words of the refusals
 tell what it takes.
 """
@@ -73,19 +73,19 @@ async def detect(
     if wanted in ("auto", "hosted") and _is_hosted(base_url):
         return msgspec.structs.replace(PROFILES["hosted"], how="its address", **known)
     model = models[0].name if models else NOBODY
-    runs, load, loading = await asyncio.gather(
-        _ask(client, base_url, api_key, "training_runs?limit=1", None, timeout),
+    listing, load, loading = await asyncio.gather(
+        _ask(client, base_url, api_key, "checkpoints?limit=1", None, timeout),
         _ask(client, base_url, api_key, "engine_load", None, timeout),
         _ask(client, base_url, api_key, "load_weights", _LOAD, timeout),
     )
     creating = await _ask(client, base_url, api_key, "create_model", _creation(model), timeout)
-    name, how = _name_of(runs, load, loading, creating) if wanted == "auto" else (wanted, "console.gateway_profile")
+    name, how = _name_of(listing, load, loading, creating) if wanted == "auto" else (wanted, "console.gateway_profile")
     if name is None:
         raise GatewayLostError(
             f"{_host(base_url)} answers the questions that would tell what kind of gateway it is with HTTP "
             f"{loading.status} and {creating.status}; wait until it is well, or set console.gateway_profile"
         )
-    return msgspec.structs.replace(PROFILES[name], how=how, **known, **_facts(runs, load, loading, creating))
+    return msgspec.structs.replace(PROFILES[name], how=how, **known, **_facts(listing, load, loading, creating))
 
 
 def _creation(model: str) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _creation(model: str) -> dict[str, Any]:
     }
 
 
-def _name_of(runs: _Answer, load: _Answer, loading: _Answer, creating: _Answer) -> tuple[str | None, str]:
+def _name_of(listing: _Answer, load: _Answer, loading: _Answer, creating: _Answer) -> tuple[str | None, str]:
     """The profile's name and what told it; None for not to be told."""
     if _needs_model(loading):
         if loading.status == 422:
@@ -110,15 +110,15 @@ def _name_of(runs: _Answer, load: _Answer, loading: _Answer, creating: _Answer) 
         return "miles", "it takes requests of the SDK's generation 0.26 only"
     if not loading.telling:
         return None, ""
-    if runs.status == 200:
+    if listing.status == 200:
         ours = isinstance(load.body, dict) and "models" in load.body and "engines" in load.body
         if ours:
-            return "embedded", "it lists training runs and counts its models"
-        return "hosted", "it lists training runs, and creates models from checkpoints"
+            return "embedded", "it lists checkpoints and counts its models"
+        return "hosted", "it lists checkpoints, and creates models from them"
     return "hosted", "it answers like none of those known, and takes the requests of the current SDK"
 
 
-def _facts(runs: _Answer, load: _Answer, loading: _Answer, creating: _Answer) -> dict[str, Any]:
+def _facts(listing: _Answer, load: _Answer, loading: _Answer, creating: _Answer) -> dict[str, Any]:
     """What the answers say for sure, whatever the profile."""
     facts: dict[str, Any] = {}
     if _is_strict(creating):
@@ -129,8 +129,8 @@ def _facts(runs: _Answer, load: _Answer, loading: _Answer, creating: _Answer) ->
         facts["create_by_load"] = False
     elif loading.telling and loading.status != 404:
         facts["create_by_load"] = True
-    if runs.telling:
-        facts["lists_checkpoints"] = runs.status == 200
+    if listing.telling:
+        facts["lists_checkpoints"] = listing.status == 200
     count = load.body.get("models") if isinstance(load.body, dict) else None
     capacity = count.get("capacity") if isinstance(count, dict) else None
     if type(capacity) is int and capacity > 0:

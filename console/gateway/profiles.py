@@ -15,6 +15,12 @@ from console.gateway.probe import ServedModel
 
 Sdk = Literal["0.26", "current"]
 
+TRANSLATED_SDK = "0.38"
+"""The SDK whose requests can be translated (`translation`): its minor version."""
+
+MODULES = ("attn", "mlp", "unembed")
+"""What an adapter may train; the cookbook asks for all of it."""
+
 MILES_RESERVED_TOKENS = 7
 """Of its context length, the Miles gateway keeps so many: 65,529 of 65,536 can be prompt and sample together."""
 
@@ -29,10 +35,11 @@ class GatewayProfile(msgspec.Struct, frozen=True, kw_only=True):
             empty for any.
         context_window: tokens of a prompt and its sample together, as the options say; max_rank: of an adapter.
         expiring: whether checkpoints can be given a time to live; False where that is refused or ignored.
+        refuses: what of `ttl` and `layout` it refuses where it does not fit; otherwise it is ignored.
         slots: models in training at a time; lease: seconds without a heartbeat after which it ends a session;
             sweep: seconds between two looks at the leases. None for not known.
         create_by_load: whether a model can be created by loading a checkpoint, as the current SDK does on a resume.
-        lists_checkpoints: whether it lists training runs and checkpoints.
+        lists_checkpoints: whether it lists checkpoints.
         sequence_ids: whether it names the samples it promises, as the current SDK insists.
         models: that it serves, empty when it names none.
     """
@@ -45,6 +52,7 @@ class GatewayProfile(msgspec.Struct, frozen=True, kw_only=True):
     max_rank: int | None = None
     modules: tuple[str, ...] = ()
     expiring: bool | None = None
+    refuses: tuple[str, ...] = ()
     slots: int | None = None
     lease: float | None = None
     sweep: float | None = None
@@ -84,6 +92,7 @@ PROFILES = {
             sdk="0.26",
             losses=("cross_entropy", "importance_sampling", "ppo", "cispo", "dro"),
             expiring=False,
+            refuses=("ttl", "layout"),
             lease=300.0,
             sweep=30.0,
             create_by_load=False,
@@ -92,6 +101,8 @@ PROFILES = {
         GatewayProfile(name="hosted", expiring=True),
         GatewayProfile(
             name="skyrl",
+            losses=("cross_entropy", "importance_sampling", "ppo", "cispo", "gspo"),
+            modules=("attn", "mlp"),
             expiring=False,
             lease=300.0,
             sweep=60.0,

@@ -1,7 +1,7 @@
 """Everything that can be refused before a sandbox exists, from the options, the environment, Harbor and the gateway.
 
 `preflight` is quick (a tenth of a second) and starts nothing. `preflight_harbor` asks the installed Harbor (a second,
-or five with an agent that imports litellm); `preflight_gateway` asks the gateway.
+or five with an agent that imports litellm); `preflight_gateway`, in a module of that name, asks the gateway.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from console.errors import UsageError
-from console.findings import NOTE, WARNING, Finding
+from console.findings import WARNING, Finding
 from console.training.options import RunOptions
 from console.training.preflight_capture import capture_findings, finding_of, of_advertised_url, reach_host
+from console.training.preflight_gateway import gateway_options
 from console.training.schema import load_schema
 from console.training.trial_config import check_trial_config, environment_of, load_trial_config, substitute
 
@@ -35,7 +35,7 @@ def preflight(options: RunOptions, env: Mapping[str, str]) -> list[Finding]:
         env: environment variables of the process that will train and run Harbor.
     """
     findings = [*_refused(options), *_cookbook_rules(options), *_numbers(options)]
-    findings += [*_gateway(options, env), *_files(options), *_notify_command(options, env)]
+    findings += [*gateway_options(options, env), *_files(options), *_notify_command(options, env)]
     try:
         trial = load_trial_config(options.harbor.trial_config)
     except UsageError as problem:
@@ -78,60 +78,6 @@ def check_sandboxes(trial: Mapping[str, Any]) -> list[Finding]:
         Finding(code="sandbox.bubblewrap", object="harbor.trial_config", message=problem)
         for problem in check_bubblewrap()
     ]
-
-
-async def preflight_gateway(options: RunOptions, env: Mapping[str, str]) -> list[Finding]:
-    """Findings about a gateway that somebody else runs: whether it answers, and what it serves. One request."""
-    base_url = options.value("config.base_url")
-    if options.embedded or base_url is None or not _is_url(base_url):
-        return []
-    import httpx
-
-    from console.gateway.probe import probe
-
-    async with httpx.AsyncClient(trust_env=False) as client:
-        health = await probe(base_url, env.get("TINKER_API_KEY", ""), client=client)
-    if not health.reachable:
-        return [
-            Finding(
-                code="gateway.unreachable",
-                object="config.base_url",
-                message=f"{base_url} does not answer: {health.detail}",
-                remedy="start the gateway, or correct the address",
-            )
-        ]
-    return check_served(options, {model.name: model.context_window for model in health.models})
-
-
-def check_served(options: RunOptions, served: Mapping[str, int | None]) -> list[Finding]:
-    """Findings about the models that a gateway names.
-
-    Args:
-        served: model name to context window in tokens, None where the gateway does not say; empty when it names none.
-    """
-    name = options.value("config.model_name")
-    if not served:
-        return []
-    if name not in served:
-        return [
-            Finding(
-                code="gateway.model",
-                object="config.model_name",
-                message=f"{name} is not served by this gateway",
-                remedy=f"it serves {', '.join(sorted(served))}",
-            )
-        ]
-    window, limit = served[name], options.value("config.max_tokens")
-    if window is not None and limit >= window:
-        return [
-            Finding(
-                code="gateway.window",
-                object="config.max_tokens",
-                message=f"{limit} leaves no room for a prompt in the gateway's window of {window} tokens",
-                remedy="lower it",
-            )
-        ]
-    return []
 
 
 def _refused(options: RunOptions) -> Iterator[Finding]:
@@ -277,65 +223,6 @@ def _renderer(options: RunOptions) -> Iterator[Finding]:
             message=f"the cookbook recommends no renderer for {name}",
             remedy="set it",
         )
-
-
-def _gateway(options: RunOptions, env: Mapping[str, str]) -> Iterator[Finding]:
-    base_url = options.value("config.base_url")
-    if options.embedded:
-        if base_url is not None:
-            yield Finding(
-                code="gateway.both",
-                object="config.base_url",
-                message="contradicts console.gateway=embedded, which sets it",
-                remedy="remove one of the two",
-            )
-        model = options.console.embedded_model
-        if model is not None and not (Path(model) / "config.json").is_file():
-            yield Finding(
-                code="gateway.embedded_model",
-                object="console.embedded_model",
-                message=f"{model} holds no config.json",
-                remedy="name a Hugging Face model directory",
-            )
-        return
-    for name in ("embedded_model", "embedded_checkpoints"):
-        if getattr(options.console, name) is not None:
-            yield Finding(
-                code="gateway.unused",
-                level=WARNING,
-                object=f"console.{name}",
-                message="has no effect without console.gateway=embedded",
-                remedy="set that too, or remove it",
-            )
-    if base_url is not None and not _is_url(base_url):
-        yield Finding(
-            code="gateway.url",
-            object="config.base_url",
-            message=f"{base_url!r} is not an http address",
-            remedy="write it as http://HOST:PORT",
-        )
-    if not env.get("TINKER_API_KEY", "").strip():
-        yield Finding(
-            code="gateway.key",
-            object="TINKER_API_KEY",
-            message="is not set, and the Tinker gateway asks for it",
-            remedy="export TINKER_API_KEY",
-        )
-    if base_url is None:
-        yield Finding(
-            code="gateway.hosted",
-            level=NOTE,
-            object="config.base_url",
-            message="is not set: this trains on the hosted Tinker service",
-        )
-
-
-def _is_url(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
 
 
 def _files(options: RunOptions) -> Iterator[Finding]:

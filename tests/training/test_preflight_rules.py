@@ -12,7 +12,8 @@ from console.commands import train
 from console.errors import UsageError
 from console.findings import Finding, errors, refuse, report, report_json
 from console.training.options import RunOptions, parse
-from console.training.preflight import check_served, preflight, preflight_gateway, preflight_harbor
+from console.training.preflight import preflight, preflight_harbor
+from console.training.preflight_gateway import check_served, preflight_gateway
 
 ENV = {"TINKER_API_KEY": "tml-secret", "E2B_API_KEY": "e2b-secret"}
 TRIAL = {
@@ -186,7 +187,7 @@ def test_keys_are_named_and_never_shown(words: list[str], tmp_path: Path) -> Non
     assert found(words, env={"TINKER_API_KEY": "  "})[0].code == "gateway.key"
     (tmp_path / "trial.json").write_text(json.dumps(TRIAL | {"environment": {"type": "e2b"}}))
     listen = ("harbor.listen_host=0.0.0.0", "harbor.allow_insecure=true")
-    remote = found(words, *listen, "harbor.advertised_host=192.0.2.1", env={"TINKER_API_KEY": "k"})
+    remote = found(words, *listen, "harbor.advertised_host=192.0.2.1", env={"TINKER_API_KEY": "tml-k"})
     assert [finding.object for finding in remote] == ["E2B_API_KEY"]
     reach = found(words)
     assert [finding.object for finding in reach] == ["harbor.advertised_host", "harbor.listen_host"]
