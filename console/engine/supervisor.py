@@ -25,7 +25,8 @@ from console.engine.tasks import settle, spawn
 from console.engine.versions import installed
 from console.errors import QuarterdeckError
 from console.journal import events as ev
-from console.records.run_dir import Manifest, write_manifest
+from console.records.manifest import Manifest, renew_manifest
+from console.training import fingerprints
 from console.training.options import RunOptions
 from console.training.trial_context import Totals
 
@@ -179,7 +180,7 @@ class Engine:
         try:
             await self.board.start()
             versions, config = installed(), self._options.overrides()
-            write_manifest(
+            self._manifest = renew_manifest(
                 self.run_dir,
                 Manifest(run_id=self.run_id, name=self._name, created=time.time(), versions=versions, config=config),
             )
@@ -228,9 +229,12 @@ class Engine:
 
         self._workshop = workshop = Workshop(self._options, self.run_dir, self.steering, self._totals, self.board)
         workshop.on_gateway_death = lambda reason: self.end(Cause(status="failed", exit_code=5, reason=reason))
+        kept = asyncio.ensure_future(asyncio.to_thread(fingerprints.of, self._options))  # seconds with large tasks
         prepare = asyncio.ensure_future(workshop.prepare())
-        if not await self._unless_ending(prepare):
+        if not await self._unless_ending(prepare) or not await self._unless_ending(kept):
             return
+        # Before the first trial: a resume is checked against what the run began with.
+        renew_manifest(self.run_dir, msgspec.structs.replace(self._manifest, fingerprints=kept.result()))
         gc.collect()
         gc.freeze()  # a full collection over the imported modules stalls every thread for 200 ms
         workshop.watch()

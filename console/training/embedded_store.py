@@ -1,4 +1,4 @@
-"""Where the embedded gateway keeps checkpoints, looked at without it: `ROOT/TENANT/MODEL/{weights,sampler_weights}/NAME`.
+"""Where the embedded gateway keeps checkpoints, `ROOT/TENANT/MODEL/{weights,sampler_weights}/NAME`, without asking it.
 
 The gateway's own reader is `console.gateway.embedded.checkpoints`, which needs torch.
 """
