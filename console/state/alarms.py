@@ -7,14 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from console.state import rules_capture, rules_learning, rules_run, rules_trials
+from console.state import rules_capture, rules_gateway, rules_learning, rules_run, rules_sandboxes, rules_trials
 from console.state.findings import Finding, Look
 from console.state.reduce import RunView
 
 Rule = Callable[[Look], Iterator[Finding]]
 
-RULES: tuple[Rule, ...] = (*rules_trials.WHATEVER, *rules_run.WHATEVER, *rules_capture.WHATEVER)
+RULES: tuple[Rule, ...] = (
+    *rules_trials.WHATEVER,
+    *rules_sandboxes.WHATEVER,
+    *rules_gateway.WHATEVER,
+    *rules_run.WHATEVER,
+    *rules_capture.WHATEVER,
+)
 RULES_WHILE_LIVE: tuple[Rule, ...] = (
+    *rules_gateway.WHILE_LIVE,
     *rules_run.WHILE_LIVE,
     *rules_trials.WHILE_LIVE,
     *rules_capture.WHILE_LIVE,
@@ -22,7 +29,9 @@ RULES_WHILE_LIVE: tuple[Rule, ...] = (
 )
 """These advise on a run that goes on; one that ends needs no advice."""
 
-TROUBLES = frozenset({"gateway.unreachable", "gateway.slow", "trials.infrastructure"})
+TROUBLES = frozenset(
+    {"gateway.unreachable", "gateway.slow", "gateway.queue", "gateway.backoff", "trials.infrastructure"}
+)
 ADVICE = ("limit.", "step.slow")
 """While one of the troubles holds, advice about limits and speed would only lead astray: they follow from it."""
 

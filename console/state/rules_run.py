@@ -1,14 +1,11 @@
-"""Alarm rules about the run as a whole: gateway, progress, checkpoints, budgets, and the machine under it."""
+"""Alarm rules about the run as a whole: progress, checkpoints, budgets, and the machine under it."""
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator
 
-from console.state.findings import CRITICAL, WARNING, Finding, Look, at, clean, level, share, span
+from console.state.findings import WARNING, Finding, Look, at, clean, level, share, span
 
-REPORTS_NEEDED = 12
-REPORTS_NOW = 3
 HOST_STALE_SECONDS = 300.0
 SAVE_EVERY = 20
 """The cookbook's default; a run records only what differs from the defaults."""
@@ -16,64 +13,12 @@ SAVE_EVERY = 20
 _SECONDS = {"rollout": "seconds_rollout", "training": "seconds_train", "saving": "seconds_save"}
 
 
-def gateway_unreachable(look: Look) -> Iterator[Finding]:
-    """It has not answered for a while."""
-    g = look.state.gateway
-    if look.away and look.now - g.since >= look.limits.gateway_down_seconds:
-        yield Finding(
-            key="gateway.unreachable",
-            level=CRITICAL,
-            text=f"gateway unreachable since {at(g.since)}: {clean(g.detail, 200) or 'no answer'}",
-            consequence="model calls wait for it, then their trials fail as infrastructure",
-            remedy="check that the gateway runs and can be reached from here",
-            action="" if look.state.paused else "pause",
-            basis="",
-        )
-
-
-def gateway_slow(look: Look) -> Iterator[Finding]:
-    """Its last answers took much longer than is usual in this run (the lower quartile of the reports kept)."""
-    g, limits = look.state.gateway, look.limits
-    if look.away or len(g.latencies) < REPORTS_NEEDED:
-        return
-    usual = statistics.quantiles(g.latencies[:-REPORTS_NOW], n=4)[0]
-    now = statistics.median(g.latencies[-REPORTS_NOW:])
-    if now >= limits.gateway_slow_ms and now >= limits.gateway_slow_factor * usual:
-        yield Finding(
-            key="gateway.slow",
-            level=level(now >= limits.gateway_slow_critical_factor * usual),
-            text=f"gateway slow: it answers in {now:.0f} ms, usually {usual:.0f} ms",
-            consequence="steps take longer, and agents may run into their time-outs",
-            remedy="look at the gateway's load, or lower the parallelism",
-            action="set",
-            clear=30.0,
-            figure=now,
-        )
-
-
-def gateway_full(look: Look) -> Iterator[Finding]:
-    """Its KV cache has no room for more requests."""
-    used, limits = look.state.gateway.kv_fraction, look.limits
-    if not look.away and used is not None and used > limits.gateway_full_share:
-        yield Finding(
-            key="gateway.full",
-            level=level(used > limits.gateway_full_critical_share),
-            text=f"the gateway's KV cache is {share(used)} full",
-            consequence="requests wait for each other",
-            remedy="lower the parallelism",
-            action="set",
-            after=60.0,
-            clear=60.0,
-            figure=used,
-        )
-
-
 def no_progress(look: Look) -> Iterator[Finding]:
-    """Nothing has moved for longer than the phase usually takes, and no pause, hold or outage explains it."""
+    """Nothing has moved for longer than the phase usually takes, and no pause, hold, wait or outage explains it."""
     s, limits = look.state, look.limits
     since = max(s.progress, s.dispatch_since, s.gateway.since if s.gateway.reachable else 0.0)
     quiet = look.now - since
-    if look.away or (look.holding and not look.moving):
+    if look.away or s.gateway.waiting or (look.holding and not look.moving):
         return
     if s.paused and s.phase == "rollout" and not look.moving:
         if quiet >= limits.progress_seconds:
@@ -239,6 +184,6 @@ def _stale(look: Look) -> bool:
     return look.now - look.state.host.reported > HOST_STALE_SECONDS
 
 
-WHATEVER = (gateway_unreachable, no_progress, disk, memory)
+WHATEVER = (no_progress, disk, memory)
 """Rules that also speak while the run ends."""
-WHILE_LIVE = (gateway_slow, gateway_full, step_slow, checkpoint_old, budgets, loop_lag)
+WHILE_LIVE = (step_slow, checkpoint_old, budgets, loop_lag)

@@ -197,26 +197,11 @@ def at_limits(look: Look) -> Iterator[Finding]:
             )
 
 
-def sandboxes_left(look: Look) -> Iterator[Finding]:
-    """Sandboxes that could not be removed."""
-    left = look.state.sandboxes_left
-    if left:
-        more = ", ..." if len(left) > 3 else ""
-        yield Finding(
-            key="sandbox.left",
-            level=WARNING,
-            text=f"{len(left)} sandboxes could not be removed: {', '.join(clean(x) for x in left[:3])}{more}",
-            consequence="they hold memory and disk, or cost money",
-            remedy="remove them by hand",
-            figure=float(len(left)),
-        )
-
-
 def _ended(look: Look) -> list[TrialBrief]:
     """The last tries that ended by themselves, without those of tasks that are left out by now."""
     out = look.state.quarantined
     return [b for b in look.state.recent if b.outcome != "cancelled" and b.task not in out]
 
 
-WHATEVER = (held, sandboxes_left)
+WHATEVER = (held,)
 WHILE_LIVE = (infrastructure, same_failure, verifier_broken, stalled, at_limits)

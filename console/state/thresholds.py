@@ -39,6 +39,16 @@ class AlarmThresholds(msgspec.Struct, frozen=True, kw_only=True):
         float, Meta(description="Used share of the gateway's KV cache that is critical.")
     ] = 0.95
 
+    gateway_heartbeat_seconds: Annotated[
+        float, Meta(description="Seconds since the gateway last acknowledged the session's heartbeat that warn.")
+    ] = 30.0
+    gateway_wait_seconds: Annotated[
+        float, Meta(description="Seconds for which the gateway has the queue paused, or refuses samples, that warn.")
+    ] = 60.0
+    gateway_operation_seconds: Annotated[
+        float, Meta(description="Age of an operation at the gateway that warns; of a sample, twice that.")
+    ] = 900.0
+
     # --- progress ---
     progress_seconds: Annotated[float, Meta(description="Seconds without progress that warn, at least.")] = 600.0
     progress_factor: Annotated[

@@ -142,7 +142,37 @@ CASES: list[tuple[str, str, str | None, tuple[Change, ...]]] = [
     ("not full", "gateway.full", None, (part("gateway", kv_fraction=0.90),)),
     ("quite full", "gateway.full", C, (part("gateway", kv_fraction=0.96),)),
     ("full, but down", "gateway.full", None, (part("gateway", kv_fraction=0.96), DOWN)),
+    ("queue paused", "gateway.queue", W, (part("gateway", queue="paused_capacity", queue_reason="full"),)),
+    ("queue paused by a limit", "gateway.queue", W, (part("gateway", queue="paused_rate_limit"),)),
+    ("queue active", "gateway.queue", None, (part("gateway", queue="active"),)),
+    ("queue unheard of", "gateway.queue", None, (part("gateway", queue="paused_for_tea"),)),
+    ("queue paused, then down", "gateway.queue", None, (part("gateway", queue="paused_capacity"), DOWN)),
+    ("held back", "gateway.backoff", W, (part("gateway", backoff=2.0),)),
+    ("held back, then down", "gateway.backoff", None, (part("gateway", backoff=2.0), DOWN)),
+    ("heartbeat", "gateway.heartbeat", W, (part("gateway", heartbeat_age=30.0),)),
+    ("heartbeat, young", "gateway.heartbeat", None, (part("gateway", heartbeat_age=29.9),)),
+    ("heartbeat, old", "gateway.heartbeat", C, (part("gateway", heartbeat_age=120.0),)),
+    ("heartbeat, less than half the lease", "gateway.heartbeat", W,
+     (part("gateway", heartbeat_age=149.0, lease=300.0, lease_left=151.0),)),
+    ("heartbeat, half the lease", "gateway.heartbeat", C,
+     (part("gateway", heartbeat_age=150.0, lease=300.0, lease_left=150.0),)),
+    ("heartbeat, own bound", "gateway.heartbeat", W,
+     (part("gateway", heartbeat_age=5.0), tune(gateway_heartbeat_seconds=5.0))),
+    ("heartbeat, but down", "gateway.heartbeat", None, (part("gateway", heartbeat_age=150.0), DOWN)),
+    ("operation", "gateway.operation", W, (part("gateway", oldest={"optim_step": 900.0}, pending={"optim_step": 1}),)),
+    ("operation, not long", "gateway.operation", None, (part("gateway", oldest={"optim_step": 899.0}),)),
+    ("operation, very long", "gateway.operation", C, (part("gateway", oldest={"optim_step": 2700.0}),)),
+    ("operation, as long as ever", "gateway.operation", None,
+     (rows(*[{"seconds_train": 301.0}] * 20), part("gateway", oldest={"forward_backward": 900.0}))),
+    ("sample", "gateway.operation", W, (part("gateway", oldest={"sample": 1800.0, "optim_step": 5.0}),)),
+    ("sample, not long", "gateway.operation", None, (part("gateway", oldest={"sample": 1799.0}),)),
+    ("operation, but down", "gateway.operation", None, (part("gateway", oldest={"sample": 9e9}), DOWN)),
+    ("waits", "gateway.waiting", None, (part("gateway", waiting="no free slot", waiting_until=NOW - 30.0),)),
+    ("waits too long", "gateway.waiting", W, (part("gateway", waiting="no free slot", waiting_until=NOW - 31.0),)),
+    ("waits, nobody knows how long", "gateway.waiting", None, (part("gateway", waiting="no free slot"),)),
     # --- progress ---
+    ("quiet, waits for the gateway", "run.no_progress", None,
+     (state(progress=NOW - 1800.0), part("gateway", waiting="no free slot", waiting_until=NOW + 9.0))),
     ("quiet", "run.no_progress", W, (state(progress=NOW - 600.0),)),
     ("quiet, not long", "run.no_progress", None, (state(progress=NOW - 599.0),)),
     ("quiet, very", "run.no_progress", C, (state(progress=NOW - 1800.0),)),
@@ -184,6 +214,8 @@ CASES: list[tuple[str, str, str | None, tuple[Change, ...]]] = [
     ("slow step, held", "step.slow", None, (state(step_started=NOW - 201.0), trials(*HOLD))),
     ("slow step, paused", "step.slow", None, (state(step_started=NOW - 201.0, paused=True),)),
     ("slow step, gateway down", "step.slow", None, (state(step_started=NOW - 201.0), DOWN)),
+    ("slow step, queue paused", "step.slow", None,
+     (state(step_started=NOW - 201.0), part("gateway", queue="paused_capacity"))),
     ("slow step, sandboxes fail", "step.slow", None,
      (state(step_started=NOW - 201.0), recent(ended(*["infrastructure"] * 3)))),
     # --- checkpoints and budgets ---
@@ -297,6 +329,9 @@ CASES: list[tuple[str, str, str | None, tuple[Change, ...]]] = [
     ("no log-probs", "capture.no_logprobs", C, (part("capture", no_logprobs=1),)),
     ("left", "sandbox.left", W, (state(sandboxes_left=["box"]),)),
     ("left at the end", "sandbox.left", W, (state(sandboxes_left=["box"], status="stopping"),)),
+    ("orphaned", "sandbox.orphaned", W, (part("sandboxes", orphaned=["box"]),)),
+    ("orphaned at the end", "sandbox.orphaned", W, (part("sandboxes", orphaned=["box"]), state(status="stopping"))),
+    ("none left", "sandbox.orphaned", None, (part("sandboxes", oldest=NOW - 9e4),)),
     # --- learning ---
     ("no signal", "learning.no_signal", W, (rows(*[{"groups_zero_variance": 2}] * 2),)),
     ("no signal, one step", "learning.no_signal", None, (rows({"groups_zero_variance": 4}),)),
@@ -519,3 +554,39 @@ def test_agents_that_begin_anew_each_turn() -> None:
 
 def test_a_share_of_no_trials_is_no_share() -> None:
     assert levels(live(recent(), tune(trials_needed=0.0))) == {}
+
+
+def test_the_texts_of_a_heartbeat_that_is_not_heard() -> None:
+    old = one(live(part("gateway", heartbeat_age=200.0, lease=300.0, lease_left=100.0)), "gateway.heartbeat")
+    assert old.text == "no heartbeat was acknowledged for 3 min"
+    assert old.consequence == "the gateway ends the session 2 min later, and the run with it" and not old.action
+    over = one(live(part("gateway", heartbeat_age=400.0, lease=300.0, lease_left=0.0)), "gateway.heartbeat")
+    assert over.level == "critical" and over.text.endswith("the gateway's lease of 5 min is over")
+    assert over.action == "stop_now" and "resumes from the last checkpoint" in over.remedy
+    assert over.material != old.material, "that it is over is told again, whatever the age"
+
+
+def test_what_the_gateway_says_of_its_queue_is_one_clean_line_and_told_once() -> None:
+    said = part("gateway", queue="paused_capacity", queue_reason="no\x1b[2J GPUs\nat all" + "!" * 500)
+    finding = one(live(said), "gateway.queue")
+    assert finding.text.startswith("the gateway has paused the queue, it has no capacity: no GPUs")
+    assert "\x1b" not in finding.text and "\n" not in finding.text and len(finding.text) < 200
+    other = one(live(said, part("gateway", queue_reason="3 GPUs are missing")), "gateway.queue")
+    assert other.material == finding.material, "a reason with a running number is not told each time"
+
+
+def test_the_oldest_operation_is_the_one_that_is_longest_over_its_time() -> None:
+    late = {"sample": 2000.0, "optim_step": 1500.0, "connect": 3.0}
+    finding = one(live(part("gateway", oldest=late, pending={"sample": 9, "optim_step": 2})), "gateway.operation")
+    assert finding.text == "optimiser step under way at the gateway for 25 min, 2 of them in all"
+
+
+def test_sandboxes_that_nobody_uses_name_what_removes_them() -> None:
+    names = [f"box\x1b[31m{n}" for n in range(4)]
+    view = live(state(run_id="r-1", sandboxes_left=names), part("sandboxes", orphaned=names[:1], cost=0.5))
+    left, orphaned = one(view, "sandbox.left"), one(view, "sandbox.orphaned")
+    assert left.text == "4 sandboxes could not be removed: box0, box1, box2, ..."
+    assert orphaned.text == "1 sandbox left behind by an earlier engine of this run: box0"
+    assert left.remedy == orphaned.remedy == "quarterdeck reap r-1 removes them"
+    assert left.consequence == orphaned.consequence == "they cost money until they are removed"
+    assert "hold memory" in one(live(state(sandboxes_left=["x"])), "sandbox.left").consequence
