@@ -19,6 +19,7 @@ from harbor.trial.hooks import TrialEvent
 from harbor.trial.trial import Trial
 from pydantic import ValidationError
 
+from console.trials.custody import Custodian
 from console.trials.protocol import StartTrial, TrialProgress, TrialReport
 
 log = logging.getLogger(__name__)
@@ -111,8 +112,11 @@ class _Watch:
                 continue
 
 
-async def drive(spec: StartTrial, send: Send) -> TrialReport:
+async def drive(spec: StartTrial, send: Send, custodian: Custodian | None = None) -> TrialReport:
     """Run one trial.
+
+    Args:
+        custodian: keeps the ledger of the trial's sandboxes; it must be installed.
 
     Returns:
         Its report, also when it was cancelled or could not be created. Sent after its sandbox is gone.
@@ -122,6 +126,7 @@ async def drive(spec: StartTrial, send: Send) -> TrialReport:
     """
     watch = _Watch(spec.key, send)
     watch.enter("create")
+    custody = custodian.trial(spec.key) if custodian is not None else None
     try:
         config = TrialConfig.model_validate(spec.config)
         if config.agent.model_name:
@@ -144,6 +149,9 @@ async def drive(spec: StartTrial, send: Send) -> TrialReport:
     except (Exception, asyncio.CancelledError) as error:
         raised = error
     await watch.settle()
+    if custody is not None:
+        await custody.settle()
+        watch.left += custody.left
     ended = time.monotonic()
     seconds = {"create": created - watch.began, "total": ended - watch.began}
     if watch.stop_began is not None:

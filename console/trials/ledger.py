@@ -12,6 +12,7 @@ import os
 import queue
 import socket
 import threading
+import time
 from pathlib import Path
 
 from console.errors import QuarterdeckError
@@ -144,7 +145,7 @@ class LedgerWriter:
         while not ending:
             group = [self._queue.get()]
             if group[0] is not None:
-                threading.Event().wait(_LINGER)
+                time.sleep(_LINGER)
             with contextlib.suppress(queue.Empty):
                 while True:
                     group.append(self._queue.get_nowait())

