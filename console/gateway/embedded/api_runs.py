@@ -42,17 +42,12 @@ class RunRoutes:
         """POST weights_info."""
         tenant = self.gateway.tenant(request)
         meta = self.gateway.checkpoints.find(tenant, (await read_json(request, WeightsInfo)).tinker_path).meta
-        return reply(
-            {
-                "base_model": meta.base_model,
-                "optimizer_config": {"type": "adamw"},
-                "is_lora": True,
-                "lora_rank": meta.rank,
-                "train_attn": meta.attn,
-                "train_mlp": meta.mlp,
-                "train_unembed": meta.unembed,
-            }
-        )
+        answer = {"base_model": meta.base_model, "is_lora": True, "lora_rank": meta.rank}
+        if not self.gateway.settings.like.strict:
+            answer["optimizer_config"] = {"type": "adamw"}
+        if self.gateway.settings.like.layout_known:
+            answer |= {"train_attn": meta.attn, "train_mlp": meta.mlp, "train_unembed": meta.unembed}
+        return reply(answer)
 
     def _runs(self, tenant: str) -> dict[str, dict[str, Any]]:
         """The tenant's runs by id, the latest last."""

@@ -42,7 +42,7 @@ class SamplingRoutes:
     async def create(self, request: Request) -> Response:
         """POST create_sampling_session: over the base model, or over a checkpoint."""
         tenant = self.gateway.tenant(request)
-        body = await read_json(request, CreateSamplingSession)
+        body = await self.gateway.read(request, CreateSamplingSession)
         session = self.gateway.registry.session(body.session_id, tenant)
         self.gateway.check_base_model(body.base_model)
         if body.model_path is not None:
@@ -74,12 +74,14 @@ class SamplingRoutes:
     async def sample(self, request: Request) -> Response:
         """POST asample."""
         tenant = self.gateway.tenant(request)
-        body = await read_json(request, Sample, 2**22 + 32 * self.gateway.config.context_window)
+        body = await self.gateway.read(request, Sample, 2**22 + 32 * self.gateway.config.context_window)
         sampler = self.gateway.registry.sampler(body.sampling_session_id, tenant)
         future = sampler.known.get(body.seq_id)
         if future is None:
             future = self._submit(sampler, tenant, body)
             sampler.remember(body.seq_id, future)
+        if not self.gateway.settings.like.sequence_ids:
+            return promise(future)
         return promise(future, sample_sequence_ids=[f"{future.id}:{i}" for i in range(body.num_samples)])
 
     def _submit(self, sampler: Sampler, tenant: str, body: Sample) -> Future:
@@ -113,7 +115,11 @@ class SamplingRoutes:
         Raises:
             RequestProblem: 400 naming the field that is wrong.
         """
-        config = self.gateway.config
+        config, like = self.gateway.config, self.gateway.settings.like
+        if body.num_samples > like.max_samples:
+            raise RequestProblem(400, f"num_samples must be an integer in [1, {like.max_samples}]")
+        if like.needs_max_tokens and body.sampling_params.max_tokens is None:
+            raise RequestProblem(400, "sampling_params.max_tokens is required")
         if body.target_prompt_logprobs is not None or body.prompt_alt_tokens_k:
             raise RequestProblem(400, "target_prompt_logprobs and prompt_alt_tokens_k are not supported")
         for index, chunk in enumerate(body.prompt.chunks):
@@ -174,8 +180,13 @@ class SamplingRoutes:
         """POST retrieve_future: waits for the result, and says `try_again` when that takes too long."""
         tenant = self.gateway.tenant(request)
         future = self.gateway.futures.get((await read_json(request, RetrieveFuture)).request_id, tenant)
+        like = self.gateway.settings.like
         if not await self.gateway.futures.wait(future, self.gateway.settings.poll_seconds):
+            if like.poll_status != 200:
+                raise RequestProblem(like.poll_status, "time-out while waiting for the result")
             return reply({"type": "try_again", "request_id": future.id, "queue_state": "active"})
+        if future.problem is not None and like.problems_as_status:
+            raise RequestProblem(400, future.problem.detail)
         if future.problem is not None:
             return reply({"error": future.problem.detail, "category": future.problem.category})
         return Response(future.body, media_type=future.media_type)

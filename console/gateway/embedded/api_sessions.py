@@ -14,14 +14,6 @@ from console.gateway.embedded.context import Gateway, reply
 from console.gateway.embedded.problems import RequestProblem
 from console.gateway.embedded.wire import CreateSession, FinishSession, SessionRequest, read_body, read_json
 
-_CLIENT_CONFIG = {
-    "pjwt_auth_enabled": False,
-    "parallel_fwdbwd_chunks": True,
-    "proto_compress_fwdbwd": False,
-    "sample_max_concurrent_requests": 512,
-}
-_DYNAMIC_CONFIG = {"refresh_interval_sec": 300, "sample_cancel_enabled": True, "sample_cancel_max_batch_size": 64}
-
 
 @dataclass
 class SessionRoutes:
@@ -53,30 +45,26 @@ class SessionRoutes:
 
     async def client_config(self, request: Request) -> Response:
         """POST client/config: what the SDK may do."""
-        self.gateway.tenant(request)
-        return reply(_CLIENT_CONFIG)
+        self.gateway.description(request)
+        return reply(self.gateway.settings.like.client_config)
 
     async def dynamic_config(self, request: Request) -> Response:
         """POST client/dynamic_config."""
-        self.gateway.tenant(request)
-        return reply(_DYNAMIC_CONFIG)
+        self.gateway.description(request)
+        return reply(self.gateway.settings.like.dynamic_config)
 
     async def telemetry(self, request: Request) -> Response:
         """POST telemetry: read and thrown away."""
-        self.gateway.tenant(request)
+        self.gateway.description(request)
         await read_body(request, 16 * 2**20)
         return reply({"status": "accepted"})
 
     async def capabilities(self, request: Request) -> Response:
         """GET get_server_capabilities."""
-        self.gateway.tenant(request)
-        model = {
-            "model_name": self.gateway.settings.name,
-            "max_context_length": self.gateway.config.context_window,
-            "trainable": True,
-            "sampleable": True,
-        }
-        return reply({"supported_models": [model]})
+        self.gateway.description(request)
+        told = {"max_context_length": self.gateway.config.context_window, "trainable": True, "sampleable": True}
+        model = {key: value for key, value in told.items() if key in self.gateway.settings.like.capabilities}
+        return reply({"supported_models": [{"model_name": self.gateway.settings.name, **model}]})
 
     async def engine_load(self, request: Request) -> Response:
         """GET engine_load: what is running and waiting, and how full the key-value memory is."""
@@ -114,13 +102,15 @@ class SessionRoutes:
         return reply({"type": "create_session", "session_id": session.id})
 
     async def heartbeat(self, request: Request) -> Response:
-        """POST session_heartbeat: 410 tells the client that its session is over."""
+        """POST session_heartbeat: 410 (with most services) tells the client that its session is over."""
         tenant = self.gateway.tenant(request)
         body = await read_json(request, SessionRequest)
+        like = self.gateway.settings.like
         try:
-            self.gateway.registry.session(body.session_id, tenant)
+            self.gateway.registry.heartbeat(body.session_id, tenant)
         except RequestProblem as problem:
-            raise RequestProblem(410 if problem.status == 404 else problem.status, problem.detail) from None
+            over = problem.status in (like.unknown, like.gone)
+            raise RequestProblem(like.session_unknown if over else problem.status, problem.detail) from None
         return reply({"type": "session_heartbeat"})
 
     async def all(self, request: Request) -> Response:

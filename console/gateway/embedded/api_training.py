@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from console.gateway.embedded.checkpoints import SAMPLER, TRAINING, CheckpointMeta
+from console.gateway.embedded.checkpoints import SAMPLER, TRAINING, CheckpointMeta, Found
 from console.gateway.embedded.context import Gateway, as_json, promise, reply, tenant_of
-from console.gateway.embedded.lora import LoraLayout
+from console.gateway.embedded.late import COMMANDS, Handler, Late
 from console.gateway.embedded.optimizer import AdamParams
-from console.gateway.embedded.problems import RequestProblem
+from console.gateway.embedded.problems import InvalidBody, OperationProblem, RequestProblem
 from console.gateway.embedded.proto import MEDIA_TYPE, TrainRequest, encode_train_result, unzstd
 from console.gateway.embedded.sampling import Adapter
 from console.gateway.embedded.sessions import ServedModel
@@ -42,7 +42,7 @@ class TrainingRoutes:
 
     def routes(self) -> list[Route]:
         """The routes."""
-        handlers = {
+        handlers: dict[str, Handler] = {
             "forward_backward": self.forward_backward,
             "optim_step": self.optim_step,
             "create_model": self.create,
@@ -52,23 +52,23 @@ class TrainingRoutes:
             "save_weights_for_sampler": self.save_for_sampler,
             "load_weights": self.load,
         }
+        if self.gateway.settings.like.defers:
+            late = Late(self.gateway)
+            handlers |= {name: late.wrap(name, handlers[name]) for name in COMMANDS}
         return [Route(f"/api/v1/{name}", handler, methods=["POST"]) for name, handler in handlers.items()]
 
     async def create(self, request: Request) -> Response:
         """POST create_model."""
         tenant = self.gateway.tenant(request)
-        body = await read_json(request, CreateModel)
+        body = await self.gateway.read(request, CreateModel)
         session = self.gateway.registry.session(body.session_id, tenant)
         self.gateway.check_base_model(body.base_model)
         _check_optimizer(body.optimizer_config)
         known = self.gateway.registry.known_model(session, body.model_seq_id)
         if known is not None:
             return promise(known.created, model_id=known.id)
-        lora = body.lora_config
-        layout = (
-            LoraLayout(32) if lora is None else _layout(lora.rank, lora.train_attn, lora.train_mlp, lora.train_unembed)
-        )
-        seed = None if lora is None else lora.seed
+        layout = self.gateway.layout(body.lora_config)
+        seed = None if body.lora_config is None else body.lora_config.seed
         future = self.gateway.futures.new(tenant, "create_model")
         model = self.gateway.registry.add_model(session, body.model_seq_id, layout, future, body.user_metadata)
 
@@ -81,11 +81,16 @@ class TrainingRoutes:
 
     def _create(self, model: ServedModel, operation: Any, answer: dict[str, Any]) -> None:
         """Make a model on the compute thread; its slot is given back if that fails."""
+
+        def failed(problem: OperationProblem) -> None:
+            self.gateway.futures.fail(model.created, problem)
+            self.gateway.registry.unload(model, "could not be created")
+
         self.gateway.submit(
             model.created,
             operation,
             lambda model_id: as_json({**answer, "model_id": model_id}),
-            failed=lambda: self.gateway.registry.unload(model, "could not be created"),
+            failed=failed,
         )
 
     async def info(self, request: Request) -> Response:
@@ -117,15 +122,18 @@ class TrainingRoutes:
     async def forward_backward(self, request: Request) -> Response:
         """POST forward_backward: protobuf, plain or zstd."""
         tenant = self.gateway.tenant(request)
-        body = await read_body(request, _TRAIN_LIMIT)
+        body = request.state.body = await read_body(request, _TRAIN_LIMIT)
         encoding = request.headers.get("content-encoding", "identity")
         if encoding == "zstd":
-            body = unzstd(body, _TRAIN_LIMIT)
+            body = request.state.body = unzstd(body, _TRAIN_LIMIT)
         elif encoding != "identity":
             raise RequestProblem(400, f"content-encoding {encoding!r} is not supported, only zstd")
         train = TrainRequest(body)
         model = self.gateway.registry.model(train.model_id, tenant)
         if (known := model.operations.known(train.seq_id)) is None:
+            losses = self.gateway.settings.like.losses
+            if losses is not None and train.loss_name not in losses:
+                raise InvalidBody(f"unknown loss_fn {train.loss_name!r}; known: {sorted(losses)}")
             data, options = train.decode(self.gateway.config)
             known = self.gateway.run_in_order(
                 model,
@@ -133,13 +141,14 @@ class TrainingRoutes:
                 "forward_backward",
                 lambda: _ready(model).forward_backward(data, train.loss_name, options, train.forward_only),
                 lambda result: (encode_train_result(result), MEDIA_TYPE),
+                vital=not train.forward_only,
             )
         return promise(known, model_id=model.id)
 
     async def optim_step(self, request: Request) -> Response:
         """POST optim_step."""
         tenant = self.gateway.tenant(request)
-        body = await read_json(request, OptimStep)
+        body = await self.gateway.read(request, OptimStep)
         model = self.gateway.registry.model(body.model_id, tenant)
         _check_optimizer(body.optimizer_params)
         if (given := body.adam_params) is None:
@@ -153,20 +162,21 @@ class TrainingRoutes:
             "optim_step",
             lambda: _ready(model).optim_step(params),
             lambda metrics: as_json({"metrics": metrics}),
+            vital=True,
         )
         return promise(future, model_id=model.id)
 
     async def save(self, request: Request) -> Response:
         """POST save_weights: adapter and optimiser state."""
         tenant = self.gateway.tenant(request)
-        body = await read_json(request, SaveWeights)
+        body = await self.gateway.read(request, SaveWeights)
         model = self.gateway.registry.model(body.model_id, tenant)
         return self._save(model, body, TRAINING, "save_weights")
 
     async def save_for_sampler(self, request: Request) -> Response:
         """POST save_weights_for_sampler: a named checkpoint, or a sampler over a snapshot in memory."""
         tenant = self.gateway.tenant(request)
-        body = await read_json(request, SaveWeightsForSampler)
+        body = await self.gateway.read(request, SaveWeightsForSampler)
         model = self.gateway.registry.model(body.model_id, tenant)
         if body.kind != "snapshot":
             raise RequestProblem(400, f"kind {body.kind!r} is not supported, only 'snapshot'")
@@ -187,6 +197,7 @@ class TrainingRoutes:
     def _save(self, model: ServedModel, body: SaveWeights | SaveWeightsForSampler, kind: str, answer: str) -> Response:
         name = f"checkpoint-{body.seq_id:06d}" if body.path is None else body.path
         self.gateway.checkpoints.check_name(name)
+        ttl = self._ttl(body.ttl_seconds)
 
         def operation() -> str:
             trainable = _ready(model)
@@ -202,7 +213,7 @@ class TrainingRoutes:
                 unembed=model.layout.unembed,
                 optimizer_steps=trainable.optimizer.steps,
                 created=now,
-                expires=None if body.ttl_seconds is None else now + body.ttl_seconds,
+                expires=None if ttl is None else now + ttl,
                 user_metadata=body.user_metadata,
                 run_metadata=model.user_metadata,
             )
@@ -215,10 +226,19 @@ class TrainingRoutes:
         )
         return promise(future, model_id=model.id)
 
+    def _ttl(self, seconds: int | None) -> int | None:
+        """Seconds that a checkpoint may live; None for ever."""
+        if seconds is not None and self.gateway.settings.like.ttl == "refused":
+            raise RequestProblem(400, "ttl_seconds is not supported: checkpoints on this gateway do not expire")
+        return None if self.gateway.settings.like.ttl == "ignored" else seconds
+
     async def load(self, request: Request) -> Response:
         """POST load_weights: into a model that exists, or into a new one."""
         tenant = self.gateway.tenant(request)
-        body = await read_json(request, LoadWeights)
+        body = await self.gateway.read(request, LoadWeights)
+        like = self.gateway.settings.like
+        if body.model_id is None and not like.create_by_load:
+            raise InvalidBody("model_id: Field required")
         _check_optimizer(body.optimizer_config)
         self.gateway.check_base_model(body.base_model)
         token = body.weights_access_token
@@ -229,13 +249,22 @@ class TrainingRoutes:
             if (seq_id := body.seq_id) is None:
                 raise RequestProblem(400, "seq_id is required with model_id")
             model = self.gateway.registry.model(body.model_id, tenant)
+            if like.loads_first_only and seq_id > 1:
+                raise RequestProblem(400, f"LoadWeights is not permitted with seq_id {seq_id}")
+            if like.fixed_layout:
+                _check_fits(found, model)
 
             def replace() -> str:
                 _ready(model).load(found.lora(), found.optimizer() if body.optimizer else None)
                 return model.id
 
             future = self.gateway.run_in_order(
-                model, seq_id, "load_weights", replace, lambda model_id: as_json({**answer, "model_id": model_id})
+                model,
+                seq_id,
+                "load_weights",
+                replace,
+                lambda model_id: as_json({**answer, "model_id": model_id}),
+                vital=True,
             )
             return promise(future, model_id=model.id)
         if body.session_id is None or body.model_seq_id is None:
@@ -258,10 +287,21 @@ class TrainingRoutes:
         return promise(future, model_id=model.id)
 
 
-def _layout(rank: int, attn: bool, mlp: bool, unembed: bool) -> LoraLayout:
-    if not (attn or mlp or unembed):
-        raise RequestProblem(400, "lora_config trains nothing: set train_attn, train_mlp or train_unembed")
-    return LoraLayout(rank, attn, mlp, unembed)
+def _check_fits(found: Found, model: ServedModel) -> None:
+    """Refuse a checkpoint that was not saved by a model like this one."""
+    if found.meta.kind != TRAINING:
+        raise RequestProblem(400, "cannot load sampler weights into a training model; use a save_state checkpoint")
+    saved, wanted = (
+        {"lora_rank": each.rank, "train_attn": each.attn, "train_mlp": each.mlp, "train_unembed": each.unembed}
+        for each in (found.meta.layout, model.layout)
+    )
+    for key, value in wanted.items():
+        if saved[key] != value:
+            raise RequestProblem(
+                400,
+                f"checkpoint {found.meta.path!r} was saved with {key}={saved[key]!r}; "
+                f"this model expects {key}={value!r}",
+            )
 
 
 def _check_optimizer(config: OptimizerConfig | None) -> None:

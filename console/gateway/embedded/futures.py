@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from console.gateway.embedded.problems import OperationProblem, RequestProblem
 
-_KEEP_SECONDS = 900.0
 _KEEP_BYTES = 128 * 2**20
 _OPEN_PER_TENANT = 8192
 
@@ -37,9 +36,16 @@ class Future:
 
 
 class Futures:
-    """All promises. Settled ones are forgotten after a while, the oldest first when they hold too much memory."""
+    """All promises. Settled ones are forgotten after a while, the oldest first when they hold too much memory.
 
-    def __init__(self) -> None:
+    Args:
+        keep_seconds: how long a settled promise is remembered.
+        unknown: the HTTP status for one that is not.
+    """
+
+    def __init__(self, *, keep_seconds: float = 900.0, unknown: int = 410) -> None:
+        self._keep_seconds = keep_seconds
+        self._unknown = unknown
         self._all: dict[str, Future] = {}
         self._settled: OrderedDict[str, int] = OrderedDict()  # id -> bytes, oldest first
         self._bytes = 0
@@ -63,11 +69,11 @@ class Futures:
         """The promise of that id.
 
         Raises:
-            RequestProblem: 410 unknown or forgotten, 403 another tenant's.
+            RequestProblem: unknown or forgotten, 403 another tenant's.
         """
         future = self._all.get(request_id)
         if future is None:
-            raise RequestProblem(410, f"request {request_id!r} is unknown or its result was dropped")
+            raise RequestProblem(self._unknown, f"request {request_id!r} is unknown or its result was dropped")
         if future.tenant != tenant:
             raise RequestProblem(403, f"request {request_id!r} belongs to another API key")
         return future
@@ -103,7 +109,7 @@ class Futures:
 
     def sweep(self) -> None:
         """Forget results that were kept long enough."""
-        limit = time.monotonic() - _KEEP_SECONDS
+        limit = time.monotonic() - self._keep_seconds
         while self._settled:
             oldest = next(iter(self._settled))
             settled_at = self._all[oldest].settled_at

@@ -13,6 +13,7 @@ class RequestProblem(Exception):
     Attributes:
         status: the HTTP status.
         detail: one line for the caller; it names the field or the object.
+        retry_after: seconds, for the header of that name.
     """
 
     def __init__(self, status: int, detail: str, *, retry_after: float | None = None) -> None:
@@ -20,6 +21,13 @@ class RequestProblem(Exception):
         self.status = status
         self.detail = detail
         self.retry_after = retry_after
+
+
+class InvalidBody(RequestProblem):
+    """A body that does not fit its route; how that is answered differs between services."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(400, detail)
 
 
 class OperationProblem(Exception):

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from console.errors import QuarterdeckError, UsageError
+from console.gateway.embedded.likeness import LIKENESSES
 from console.resources import BUNDLED_MODEL, BUNDLED_NAME, models_dir
 
 if TYPE_CHECKING:
@@ -37,7 +38,16 @@ It samples, computes the training losses, takes Adam steps on LoRA weights, and 
 TINKER_BASE_URL=http://HOST:PORT and any TINKER_API_KEY that starts with "tml-"; each key sees only its own models.
 
 DIR is a Hugging Face directory: config.json (model_type qwen3), model.safetensors, and tokenizer.json for stop strings.
+
+With --like it behaves like another service, as far as a client can tell: the requests that service refuses are refused
+with the same words, its missing routes are missing, and the defaults of --max-models, --max-rank, --max-queued, --lease
+and --poll are its own.
+
+  miles    the Miles gateway: request models of SDK 0.26.2, one model at a time, checkpoints that never expire
+  hosted   the hosted service
+  skyrl    SkyRL's server: no API keys, no creation of a model by loading a checkpoint
 """
+_LAYERS = ("attn", "mlp", "unembed")
 _KV_BUDGET = 768 * 2**20
 _PREFIX_BUDGET_SHARE = 6  # kept prefixes may hold one sixth of the key-value budget
 
@@ -62,6 +72,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--name",
         help=f"the name that clients ask for as base_model (default: the directory's name, or {BUNDLED_NAME})",
     )
+    add("--like", choices=tuple(LIKENESSES), default="embedded", help="whom to behave like (default: itself)")
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s, this machine only)")
     add("--port", type=_port, default=0, help="port to listen on; 0 picks a free one (default: %(default)s)")
     add(
@@ -77,14 +88,28 @@ def build_parser() -> argparse.ArgumentParser:
         help="compute threads; more than one is only faster when that many cores are idle (default: %(default)s)",
     )
     add("--max-rows", type=_positive, default=64, help="sequences sampled at a time (default: %(default)s)")
-    add("--max-queued", type=_positive, default=512, help="sequences that may wait; then 429 (default: %(default)s)")
-    add("--max-models", type=_positive, default=8, help="models in training at a time (default: %(default)s)")
+    add("--max-queued", type=_positive, metavar="N", help="sequences that may wait; then 429 (default: 512)")
+    add("--max-models", type=_positive, metavar="N", help="models in training at a time (default: 8; miles: 1)")
+    add("--max-rank", type=_positive, metavar="N", help="the highest LoRA rank (default: 1024; miles: 16)")
+    add(
+        "--train",
+        type=_layers,
+        default=frozenset(_LAYERS),
+        metavar="LAYERS",
+        help="the layers that every model trains, with --like miles: attn, mlp, unembed, with commas (default: all)",
+    )
     add(
         "--lease",
         type=_seconds,
-        default=300.0,
         metavar="SECONDS",
-        help="a session without a heartbeat for this long ends, and frees its models (default: %(default)g)",
+        help="a session without a heartbeat for this long ends, and frees its models (default: 300)",
+    )
+    add(
+        "--poll",
+        type=_seconds,
+        metavar="SECONDS",
+        help="how long a client that asks for a result waits before it is told to ask again "
+        "(default: 25; miles: 30; skyrl: 300)",
     )
     add(
         "--gap-timeout",
@@ -133,6 +158,7 @@ def _serve(arguments: argparse.Namespace) -> int:
             "pid": os.getpid(),
             "model": name,
             "context_window": config.context_window,
+            "like": arguments.like,
         }
         asyncio.run(_run(server, gateway, listener, announcement, arguments.exit_with_stdin))
     return 0
@@ -163,12 +189,17 @@ def _load(arguments: argparse.Namespace, name: str, checkpoints: Path) -> tuple[
         raise UsageError(f"{str(path)!r} cannot be read: {problem}") from None
     prefix_budget = _KV_BUDGET // _PREFIX_BUDGET_SHARE
     fitting = (_KV_BUDGET - prefix_budget) // (model.config.context_window * model.config.kv_bytes_per_token)
+    like = LIKENESSES[arguments.like]
     settings = Settings(
         name=name,
+        like=like,
+        max_rank=arguments.max_rank or like.max_rank,
+        train=arguments.train,
         max_rows=max(1, min(arguments.max_rows, fitting)),
-        max_models=arguments.max_models,
-        max_queued=arguments.max_queued,
-        lease=arguments.lease,
+        max_models=arguments.max_models or like.max_models,
+        max_queued=arguments.max_queued or like.max_queued,
+        lease=arguments.lease or like.lease,
+        poll_seconds=arguments.poll or like.poll_seconds,
         gap_timeout=arguments.gap_timeout,
     )
     if settings.max_rows < arguments.max_rows:
@@ -248,6 +279,13 @@ def _positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
     return value
+
+
+def _layers(text: str) -> frozenset[str]:
+    layers = frozenset(part.strip() for part in text.split(","))
+    if not layers <= set(_LAYERS):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of layers: choose from {','.join(_LAYERS)}")
+    return layers
 
 
 def _port(text: str) -> int:

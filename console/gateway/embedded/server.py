@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -18,7 +20,8 @@ from console.gateway.embedded.api_sampling import SamplingRoutes
 from console.gateway.embedded.api_sessions import SessionRoutes
 from console.gateway.embedded.api_training import TrainingRoutes
 from console.gateway.embedded.context import Gateway, reply
-from console.gateway.embedded.problems import OperationProblem, RequestProblem
+from console.gateway.embedded.likeness import Likeness
+from console.gateway.embedded.problems import InvalidBody, OperationProblem, RequestProblem
 
 log = logging.getLogger(__name__)
 
@@ -46,27 +49,30 @@ def build_app(gateway: Gateway) -> Starlette:
         *SessionRoutes(gateway).routes(),
         *RunRoutes(gateway).routes(),
     ]
-    handlers = {
-        RequestProblem: _refused,
-        OperationProblem: _failed,
+    like = gateway.settings.like
+    handlers: dict[Any, Any] = {
+        RequestProblem: functools.partial(_refused, like),
+        OperationProblem: functools.partial(_failed, like),
         HTTPException: _http,
         ClientDisconnect: _gone,
         Exception: _broken,
     }
+    routes = [route for route in routes if not like.lacks(route.path)]
     return Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
 
 
-async def _refused(_: Request, problem: Exception) -> Response:
+async def _refused(like: Likeness, _: Request, problem: Exception) -> Response:
     assert isinstance(problem, RequestProblem)
-    response = reply({"detail": problem.detail}, problem.status)
+    status = like.invalid if isinstance(problem, InvalidBody) else problem.status
+    response = reply({like.error_field: problem.detail}, status)
     if problem.retry_after is not None:
         response.headers["retry-after"] = f"{problem.retry_after:g}"
     return response
 
 
-async def _failed(_: Request, problem: Exception) -> Response:
+async def _failed(like: Likeness, _: Request, problem: Exception) -> Response:
     assert isinstance(problem, OperationProblem)
-    return reply({"detail": problem.detail}, 400 if problem.category == "user" else 500)
+    return reply({like.error_field: problem.detail}, 400 if problem.category == "user" else 500)
 
 
 async def _http(request: Request, problem: Exception) -> Response:
@@ -88,6 +94,7 @@ async def _sweep(gateway: Gateway) -> None:
     settings = gateway.settings
     pause = max(0.05, min(1.0, settings.lease / 4, settings.gap_timeout / 4))
     since_checkpoints = _CHECKPOINT_SWEEP
+    sweep, since_sessions = settings.lease * settings.like.sweep_share, 0.0
     before = time.monotonic()
     while True:
         stood_still = time.monotonic() - before - pause
@@ -95,8 +102,11 @@ async def _sweep(gateway: Gateway) -> None:
             gateway.registry.forgive(stood_still)
         before = time.monotonic()
         try:
-            for session in gateway.registry.sweep(settings.gap_timeout):
-                log.info("session %s ended: lease expired", session)
+            if since_sessions >= sweep:
+                since_sessions = 0.0
+                for session in gateway.registry.sweep():
+                    log.info("session %s ended: lease expired", session)
+            gateway.registry.give_up_gaps(settings.gap_timeout)
             gateway.futures.sweep()
             if since_checkpoints >= _CHECKPOINT_SWEEP:
                 since_checkpoints = 0.0
@@ -104,4 +114,5 @@ async def _sweep(gateway: Gateway) -> None:
         except Exception:
             log.exception("the sweep failed")
         since_checkpoints += pause
+        since_sessions += pause
         await asyncio.sleep(pause)

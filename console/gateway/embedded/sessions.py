@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.gateway.embedded.futures import Future, Futures
+from console.gateway.embedded.likeness import Likeness
 from console.gateway.embedded.lora import LoraLayout
 from console.gateway.embedded.problems import OperationProblem, RequestProblem
 from console.gateway.embedded.sampling import Adapter, SampleJob
@@ -124,6 +125,8 @@ class Session:
     display_name: str | None
     id: str = field(default_factory=lambda: f"session-{uuid.uuid4().hex}")
     models: dict[str, ServedModel] = field(default_factory=dict)
+    created: dict[int, ServedModel] = field(default_factory=dict)
+    sampler_ids: dict[int, str] = field(default_factory=dict)
     samplers: OrderedDict[str, Sampler] = field(default_factory=OrderedDict)
     last_seen: float = field(default_factory=time.monotonic)
 
@@ -132,6 +135,7 @@ class Registry:
     """Everything that is open.
 
     Args:
+        like: the rules; see `Likeness`.
         max_models: models in training at a time, over all tenants.
         lease: seconds without a sign of life after which a session ends.
         cancel: ends a sampling request.
@@ -142,12 +146,14 @@ class Registry:
         self,
         futures: Futures,
         *,
+        like: Likeness,
         max_models: int,
         lease: float,
         cancel: Callable[[SampleJob], None],
         release: Callable[[str], None],
     ) -> None:
         self._futures = futures
+        self._like = like
         self._cancel = cancel
         self._max_models = max_models
         self._lease = lease
@@ -175,29 +181,42 @@ class Registry:
         return session
 
     def session(self, session_id: str, tenant: str) -> Session:
-        """An open session of the tenant; asking for it renews its lease.
+        """An open session of the tenant; where any request renews a lease, this one does.
 
         Raises:
-            RequestProblem: 404 unknown, 410 ended, 403 another tenant's.
+            RequestProblem: unknown, ended, 403 another tenant's.
         """
         session = self._find(self._sessions, session_id, "session")
         self._check(session.tenant, tenant, "session", session_id)
-        session.last_seen = time.monotonic()
+        self._renew(session)
         return session
+
+    def heartbeat(self, session_id: str, tenant: str) -> None:
+        """Renew a session's lease.
+
+        Raises:
+            RequestProblem: unknown, ended, 403 another tenant's.
+        """
+        self.session(session_id, tenant).last_seen = time.monotonic()
+
+    def _renew(self, session: Session) -> None:
+        if self._like.any_request_renews:
+            session.last_seen = time.monotonic()
 
     def sessions(self, tenant: str) -> list[Session]:
         """The tenant's open sessions."""
         return [session for session in self._sessions.values() if session.tenant == tenant]
 
     def model(self, model_id: str, tenant: str) -> ServedModel:
-        """A model of the tenant; asking for it renews its session's lease.
+        """A model of the tenant.
 
         Raises:
-            RequestProblem: 404 unknown, 410 unloaded, 403 another tenant's.
+            RequestProblem: unknown, unloaded, 403 another tenant's.
         """
         model = self._find(self._models, model_id, "model")
         self._check(model.session.tenant, tenant, "model", model_id)
-        model.session.last_seen, model.last_request = time.monotonic(), time.time()
+        self._renew(model.session)
+        model.last_request = time.time()
         return model
 
     def add_model(
@@ -206,27 +225,28 @@ class Registry:
         """Take a slot for a new model.
 
         Raises:
-            RequestProblem: 400 when no slot is free, 410 when this model was unloaded before.
+            RequestProblem: 400 when no slot is free.
         """
-        model_id = f"{session.id}:train:{model_seq_id}"
-        if model_id in self._gone:
-            raise RequestProblem(410, f"model {model_id!r} {self._gone[model_id]}")
         if len(self._models) >= self._max_models:
-            raise RequestProblem(
-                400,
-                f"no free adapter slots (capacity {self._max_models}); "
-                f"a dead session frees its slots after {self._lease:.0f} s",
-            )
+            hint = "" if self._like.strict else f"; a dead session frees its slots after {self._lease:.0f} s"
+            raise RequestProblem(400, f"no free adapter slots (capacity {self._max_models}){hint}")
+        own = self._like.own_ids
+        model_id = f"model-{uuid.uuid4().hex[:12]}" if own else f"{session.id}:train:{model_seq_id}"
         model = ServedModel(model_id, session, layout, created, user_metadata)
-        self._models[model_id] = session.models[model_id] = model
+        self._models[model_id] = session.models[model_id] = session.created[model_seq_id] = model
         return model
 
     def known_model(self, session: Session, model_seq_id: int) -> ServedModel | None:
-        """The model that this request has already created."""
-        return session.models.get(f"{session.id}:train:{model_seq_id}")
+        """The model that this request has already created.
+
+        Raises:
+            RequestProblem: it was unloaded since.
+        """
+        model = session.created.get(model_seq_id)
+        return None if model is None else self._find(self._models, model.id, "model")
 
     def unload(self, model: ServedModel, why: str) -> None:
-        """Free a model's slot."""
+        """Free a model's slot; `why` completes a sentence that begins with the model."""
         if self._models.pop(model.id, None) is not None:
             model.session.models.pop(model.id, None)
             model.operations.fail_all(self._futures, f"model {model.id} {why}")
@@ -234,20 +254,22 @@ class Registry:
             self._bury(model.id, why)
 
     def sampler(self, sampler_id: str, tenant: str) -> Sampler:
-        """A sampler of the tenant; asking for it renews its session's lease.
+        """A sampler of the tenant.
 
         Raises:
-            RequestProblem: 404 unknown, 410 dropped, 403 another tenant's.
+            RequestProblem: unknown, dropped, 403 another tenant's.
         """
         sampler = self._find(self._samplers, sampler_id, "sampling session")
         self._check(sampler.session.tenant, tenant, "sampling session", sampler_id)
-        sampler.last_request = sampler.session.last_seen = time.monotonic()
+        self._renew(sampler.session)
+        sampler.last_request = time.monotonic()
         sampler.session.samplers.move_to_end(sampler_id)
         return sampler
 
     def add_sampler(self, session: Session, seq_id: int, adapter: Adapter, model_path: str | None) -> Sampler:
         """Open a sampler, or return the one that this request opened before; the least recently used may have to go."""
-        sampler_id = f"{session.id}:sample:{seq_id}"
+        fresh = f"sampling-{uuid.uuid4().hex}" if self._like.own_ids else f"{session.id}:sample:{seq_id}"
+        sampler_id = session.sampler_ids.setdefault(seq_id, fresh)
         if sampler_id in self._samplers:
             return self._samplers[sampler_id]
         sampler = Sampler(sampler_id, session, adapter, model_path)
@@ -277,15 +299,18 @@ class Registry:
         del self._sessions[session.id]
         self._bury(session.id, why)
 
-    def sweep(self, gap_timeout: float) -> list[str]:
-        """End sessions whose lease ran out, and gaps in `seq_id`; returns the ids of the sessions that ended."""
+    def sweep(self) -> list[str]:
+        """End sessions whose lease ran out; returns their ids."""
         limit = time.monotonic() - self._lease
         expired = [session for session in self._sessions.values() if session.last_seen < limit]
         for session in expired:
             self.end_session(session, "lease expired")
-        for model in self._models.values():
-            model.operations.give_up_gap(self._futures, gap_timeout)
         return [session.id for session in expired]
+
+    def give_up_gaps(self, timeout: float) -> None:
+        """Fail operations that wait for one before them that has not come for this many seconds."""
+        for model in self._models.values():
+            model.operations.give_up_gap(self._futures, timeout)
 
     def forgive(self, seconds: float) -> None:
         """Do not count a time in which this process stood still: heartbeats could not arrive."""
@@ -298,8 +323,8 @@ class Registry:
         found = table.get(key)
         if found is None:
             if key in self._gone:
-                raise RequestProblem(410, f"{what} {key!r} {self._gone[key]}")
-            raise RequestProblem(404, f"{what} {key!r} is unknown to this gateway")
+                raise RequestProblem(self._like.gone, f"{what} {key!r} {self._gone[key]}")
+            raise RequestProblem(self._like.unknown, f"{what} {key!r} is unknown to this gateway")
         return found
 
     def _check(self, owner: str, tenant: str, what: str, key: str) -> None:

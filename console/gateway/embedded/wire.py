@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta, Struct
 from starlette.requests import Request
 
-from console.gateway.embedded.problems import RequestProblem
+from console.gateway.embedded.problems import InvalidBody, RequestProblem
 
 Id = Annotated[str, Meta(min_length=1, max_length=256)]
 Sequence = Annotated[int, Meta(ge=0, le=2**62)]
@@ -233,10 +233,18 @@ async def read_json[T](request: Request, kind: type[T], limit: int = 2**20) -> T
     Raises:
         RequestProblem: 400 naming the field that is wrong, 413.
     """
-    body = await read_body(request, limit)
+    return decode(await read_body(request, limit), kind)
+
+
+def decode[T](body: bytes, kind: type[T]) -> T:
+    """A JSON body as a `kind`.
+
+    Raises:
+        InvalidBody: it is none; names the field that is wrong.
+    """
     try:
         return msgspec.json.decode(body or b"{}", type=kind)
     except msgspec.ValidationError as problem:
-        raise RequestProblem(400, f"invalid request: {problem}") from None
+        raise InvalidBody(f"invalid request: {problem}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise RequestProblem(400, f"the body is not JSON: {problem}") from None
+        raise InvalidBody(f"the body is not JSON: {problem}") from None
