@@ -186,7 +186,7 @@ def test_help_teaches(name, capsys):
     assert end.value.code == 0 and "examples:" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["demo", "train", "runs", "attach", "ctl", "replay", "export", "keys", "gateway"])
+@pytest.mark.parametrize("name", ["demo", "train", "fork", "runs", "attach", "ctl", "replay", "export", "keys", "gateway"])
 def test_help_fits_the_terminal_and_breaks_no_word(name, capsys, monkeypatch):
     def help_at(columns):
         monkeypatch.setenv("COLUMNS", str(columns))

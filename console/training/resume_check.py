@@ -184,7 +184,8 @@ def _options(options: RunOptions, now: Mapping[str, str], kept: Mapping[str, str
             remedy=f"put it back, or {anew}",
         )
     for key in fingerprints.GROWING:
-        if key in kept and int(json.loads(now[key])) < int(json.loads(kept[key])):
+        was_count = kept.get(key, now[key])
+        if not was_count.isdigit() or int(now[key]) < int(was_count):
             yield Finding(
                 code="resume.option",
                 object=key,
@@ -259,7 +260,10 @@ def _shown(value: str | None) -> str:
         return "not set"
     if value.startswith("sha256:"):
         return f"another ({value[7:15]})"
-    decoded = json.loads(value)
+    try:
+        decoded = json.loads(value)
+    except ValueError:  # edited by hand
+        return value
     return (decoded or '""') if isinstance(decoded, str) else str(decoded) if decoded is None else value
 
 
