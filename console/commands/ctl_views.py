@@ -199,6 +199,7 @@ def _trial_record(group: int, trial: TrialState) -> dict[str, Any]:
         "evidence": sanitize(trial.evidence, 300) or None,
         "reward": trial.reward,
         "retryable": trial.retryable,
+        "reused": trial.reused,
         "turns": trial.turns,
         "tokens": {"prompt": trial.prompt_tokens, "sampled": trial.sampled_tokens},
         "hold_deadline": trial.hold_deadline,
@@ -215,6 +216,8 @@ def _trial_words(trial: TrialState) -> str:
         parts.append(f"{trial.turns} turns")
     if trial.try_:
         parts.append(f"try {trial.try_ + 1}")
+    if trial.reused:
+        parts.append("reused")
     return "  ".join(part for part in parts if part)
 
 

@@ -43,7 +43,12 @@ def to_launch_record(state: RunState) -> Record:
 
 
 def to_step_record(e: ev.StepFinished) -> Record:
-    """One trained step; units and definitions as in the `step.finished` event."""
+    """One trained step; units and definitions as in the `step.finished` event.
+
+    One that was trained again from what was captured, after a resume, has `replayed`; one that a later engine wrote for
+    the engine that had trained it has `recovered`.
+    """
+    marks = {name: True for name, on in (("replayed", e.replayed), ("recovered", e.recovered)) if on}
     return {
         "v": VERSION,
         "type": "step",
@@ -64,6 +69,7 @@ def to_step_record(e: ev.StepFinished) -> Record:
             "total": _number(e.seconds_total),
         },
         "policy_version": e.policy_version,
+        **marks,
     }
 
 

@@ -6,20 +6,22 @@ from collections import Counter
 from typing import Any
 
 from console.headless.output import to_step_record
-from console.state.model import AlarmState, RunState
+from console.state.gateway_words import minutes, operations, profile, session, troubles
+from console.state.model import AlarmState, GatewayState, ResumeState, RunState
 from console.state.reduce import RunView
 from console.state.sanitize import sanitize
 
 
 def status_line(state: RunState) -> str:
     """Step, phase, trials, and what is wrong."""
-    parts = [f"step {_or_dashes(state.step)} of {_or_dashes(state.steps_planned)}, {state.phase}"]
+    parts = [f"step {_or_dashes(state.step)} of {_or_dashes(state.steps_planned)}, {_phase(state)}"]
     if state.groups:
         parts.append("trials " + _counted(trial_phases(state)))
     if state.stop_requested:
         parts.append(f"stops {state.stop_requested.replace('_', ' ')}")
     if state.gateway.reachable is False:
         parts.append("gateway unreachable")
+    parts += [f"gateway: {one.text}" for one in troubles(state, state.ts)]
     if state.paused:
         parts.append("dispatch paused")
     if alarms := open_alarms(state):
@@ -33,8 +35,10 @@ def status_lines(condition: str, view: RunView) -> list[str]:
     end = f", exit {s.exit_code}: {s.reason}" if s.exit_code is not None and condition != "live" else ""
     lines = [
         f"run      {s.name or s.run_id} ({s.run_id}), {condition}{end}",
-        f"step     {_or_dashes(s.step)} of {_or_dashes(s.steps_planned)}, {s.phase} {s.phase_detail}".rstrip(),
+        f"step     {_or_dashes(s.step)} of {_or_dashes(s.steps_planned)}, {_phase(s)} {s.phase_detail}".rstrip(),
     ]
+    if s.resumed is not None:
+        lines.append(f"resumed  {_resumed(s.resumed)}")
     if s.groups:
         lines.append(f"trials   {_counted(trial_phases(s))}; outcomes {_counted(trial_outcomes(s)) or '--'}")
     if view.history.rows:
@@ -43,6 +47,9 @@ def status_lines(condition: str, view: RunView) -> list[str]:
     reachable = {True: "reachable", False: f"unreachable: {s.gateway.detail}", None: "not probed yet"}
     latency = "" if s.gateway.latency_ms is None else f", {s.gateway.latency_ms:.0f} ms"
     lines.append(f"gateway  {reachable[s.gateway.reachable]}{latency}")
+    details = (profile(s.gateway), session(s.gateway), operations(s.gateway))
+    lines += [f"         {text}" for text in (*(one.text for one in troubles(s, s.ts)), *details) if text]
+    lines.append(f"boxes    {_sandboxes(s)}")
     bridged = s.capture.bridge_rate
     rate = "" if bridged is None else f", {100 * bridged:.0f} % of continuing calls bridged"
     lines.append(f"capture  {s.capture.sampled_tokens} tokens sampled, {s.capture.lost} calls lost{rate}")
@@ -66,7 +73,10 @@ def status_record(view: RunView) -> dict[str, Any]:
         "reason": sanitize(s.reason),
         "trials": dict(trial_phases(s)),
         "outcomes": dict(trial_outcomes(s)),
-        "gateway": {"reachable": s.gateway.reachable, "latency_ms": s.gateway.latency_ms},
+        "gateway": _gateway_record(s.gateway),
+        "sandboxes": _sandboxes_record(s),
+        "resumed": None if s.resumed is None else _resumed_record(s.resumed),
+        "replaying": s.replaying,
         "capture": {
             "calls": s.capture.calls,
             "failed": s.capture.failed,
@@ -99,6 +109,89 @@ def status_record(view: RunView) -> dict[str, Any]:
             for a in open_alarms(s)
         ],
         "last_step": to_step_record(view.history.rows[-1]) if view.history.rows else None,
+    }
+
+
+def _phase(state: RunState) -> str:
+    return state.phase + (" (applied again)" if state.replaying and state.exit_code is None else "")
+
+
+def _resumed(r: ResumeState) -> str:
+    parts = [f"from {r.checkpoint or 'the beginning'}, step {r.step}"]
+    if r.replayed:
+        last = f" to {r.replayed[-1]}" if len(r.replayed) > 1 else ""
+        parts.append(f"step{'s' if last else ''} {r.replayed[0]}{last} applied again")
+    if r.reused:
+        parts.append(f"{r.reused} finished trials used")
+    if r.redone:
+        parts.append(f"{r.redone} trials run again")
+    if r.why_not:
+        parts.append(r.why_not)
+    return ", ".join(parts)
+
+
+def _resumed_record(r: ResumeState) -> dict[str, Any]:
+    return {
+        "checkpoint": sanitize(r.checkpoint) or None,
+        "step": r.step,
+        "replayed": r.replayed,
+        "reused": r.reused,
+        "redone": r.redone,
+        "why_not": sanitize(r.why_not) or None,
+    }
+
+
+def _gateway_record(g: GatewayState) -> dict[str, Any]:
+    return {
+        "reachable": g.reachable,
+        "latency_ms": g.latency_ms,
+        "detail": sanitize(g.detail, 200) or None,
+        "profile": sanitize(g.profile, 40) or None,
+        "sdk": sanitize(g.sdk, 20) or None,
+        "translated": [sanitize(text, 200) for text in g.translated],
+        "context_window": g.context_window,
+        "max_rank": g.max_rank,
+        "slots": g.slots,
+        "lease": g.lease,
+        "waiting": sanitize(g.waiting, 200) or None,
+        "waiting_until": g.waiting_until or None,
+        "queued": g.queued,
+        "running": g.running,
+        "kv_fraction": g.kv_fraction,
+        "queue": sanitize(g.queue, 40) or None,
+        "queue_reason": sanitize(g.queue_reason, 200) or None,
+        "backoff": g.backoff,
+        "heartbeat_age": g.heartbeat_age,
+        "lease_left": g.lease_left,
+        "pending": {sanitize(kind, 40): count for kind, count in g.pending.items()},
+        "oldest": {sanitize(kind, 40): age for kind, age in g.oldest.items()},
+    }
+
+
+def _sandboxes(s: RunState) -> str:
+    b = s.sandboxes
+    parts = [f"{s.sandboxes_live} live"]
+    for count, word in ((b.creating, "being created"), (len(s.sandboxes_left), "left"), (len(b.orphaned), "orphaned")):
+        if count:
+            parts.append(f"{count} {word}")
+    if b.oldest is not None:
+        parts.append(f"the oldest for {minutes(s.ts - b.oldest)}")
+    if b.hours is not None:
+        parts.append(f"{b.hours:.2f} sandbox hours")
+    if b.cost is not None:
+        parts.append(f"about ${b.cost:.2f}")
+    return ", ".join(parts)
+
+
+def _sandboxes_record(s: RunState) -> dict[str, Any]:
+    return {
+        "live": s.sandboxes_live,
+        "creating": s.sandboxes.creating,
+        "left": [sanitize(name, 120) for name in s.sandboxes_left],
+        "orphaned": [sanitize(name, 120) for name in s.sandboxes.orphaned],
+        "oldest": s.sandboxes.oldest,
+        "hours": s.sandboxes.hours,
+        "cost": s.sandboxes.cost,
     }
 
 

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from itertools import islice
 
 import msgspec
 
@@ -77,8 +78,12 @@ class Look:
         self.holding = any(trial.phase == "held" for _, trial in self.trials)
 
     def usual(self, name: str, steps: int = 20, at_least: int = 3) -> float | None:
-        """Median of a column over the last finished steps; None when fewer than `at_least` have it."""
-        found = column(self.rows[-steps:], name)
+        """Median of a column over the last finished steps; None when fewer than `at_least` have it.
+
+        Steps that were applied again have no rollout of their own: their times are not usual.
+        """
+        own = (row for row in reversed(self.rows) if not (row.replayed or row.recovered))
+        found = column(islice(own, steps), name)
         return statistics.median(found) if len(found) >= at_least else None
 
     def first(self, name: str, steps: int = 5) -> float | None:

@@ -26,8 +26,8 @@ class TrialState(msgspec.Struct, kw_only=True):
     """One trial of the current step. Times are Unix seconds, tokens are totals of the current try.
 
     `phase` is queued, create, environment, setup, agent, verify, teardown, held, retrying or done; `outcome` is set
-    when it is done (or held: then it is the outcome of the try that failed). What was captured is as `TrialFinished`
-    has it.
+    when it is done (or held: then it is the outcome of the try that failed). What was captured, and `reused`, is as
+    `TrialFinished` has it.
     """
 
     trial: int
@@ -55,6 +55,7 @@ class TrialState(msgspec.Struct, kw_only=True):
     unbridged: dict[str, int] = {}
     excluded: dict[str, int] = {}
     refused: dict[str, int] = {}
+    reused: bool = False
 
 
 class GroupState(msgspec.Struct, kw_only=True):

@@ -66,7 +66,7 @@ def _new_try(t: TrialState, number: int) -> None:
     t.try_, t.phase, t.outcome, t.cause, t.rule, t.evidence = number, "queued", None, "", "", ""
     t.reward, t.retryable, t.exception, t.trial_dir, t.hold_deadline = None, False, None, None, None
     t.turns = t.prompt_tokens = t.sampled_tokens = t.segments = t.bridged = 0
-    t.unbridged, t.excluded, t.refused = {}, {}, {}
+    t.unbridged, t.excluded, t.refused, t.reused = {}, {}, {}, False
     t.started = t.finished = None
     t.seconds = {}
 
@@ -91,7 +91,7 @@ def _trial_finished(view: RunView, e: ev.TrialFinished) -> None:
     t.retryable, t.exception, t.trial_dir, t.seconds = e.retryable, e.exception, e.trial_dir, e.seconds
     t.turns, t.prompt_tokens, t.sampled_tokens = e.turns, e.prompt_tokens, e.sampled_tokens
     t.segments, t.bridged, t.unbridged, t.excluded = e.segments, e.bridged, e.unbridged, e.excluded
-    t.refused = e.refused
+    t.refused, t.reused = e.refused, e.reused
     t.hold_deadline = None
     group.reward_mean, group.reward_std = mean_and_std([x.reward for x in group.trials if x.reward is not None])
     if e.reused:  # it was told when it ended

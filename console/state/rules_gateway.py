@@ -6,21 +6,11 @@ import statistics
 from collections.abc import Iterator
 
 from console.state.findings import CRITICAL, WARNING, Finding, Look, at, clean, level, share, span
+from console.state.gateway_words import QUEUES, operation
 
 REPORTS_NEEDED = 12
 REPORTS_NOW = 3
 OVERDUE_SECONDS = 30.0
-_QUEUES = {"paused_capacity": "it has no capacity", "paused_rate_limit": "a rate limit is reached"}
-_OPERATIONS = {
-    "sample": "sample", "forward": "forward pass", "forward_backward": "training pass", "optim_step": "optimiser step",
-    "create_model": "creation of a model", "load_weights": "load of weights", "save_weights": "save of weights",
-    "save_weights_for_sampler": "save of weights for sampling", "connect": "attempt to connect",
-}  # fmt: skip
-
-
-def operation(kind: str) -> str:
-    """A kind of operation in words."""
-    return _OPERATIONS.get(kind, clean(kind).replace("_", " "))
 
 
 def gateway_unreachable(look: Look) -> Iterator[Finding]:
@@ -78,13 +68,13 @@ def gateway_full(look: Look) -> Iterator[Finding]:
 def queue_paused(look: Look) -> Iterator[Finding]:
     """It tells those who wait for results that it works on nothing of theirs."""
     g = look.state.gateway
-    if look.away or g.queue not in _QUEUES:
+    if look.away or g.queue not in QUEUES:
         return
     reason = f": {clean(g.queue_reason, 120)}" if g.queue_reason else ""
     yield Finding(
         key="gateway.queue",
         level=WARNING,
-        text=f"the gateway has paused the queue, {_QUEUES[g.queue]}{reason}",
+        text=f"the gateway has paused the queue, {QUEUES[g.queue]}{reason}",
         consequence="what was asked of it waits, and agents may run into their time-outs",
         remedy="wait, or look at the limits of the account and the load of the service",
         after=look.limits.gateway_wait_seconds,

@@ -1,14 +1,16 @@
-"""The pane of gateway, capture and host: readings with their recent past."""
+"""The pane of gateway, capture, host and sandboxes: what holds the run up, then readings with their recent past."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from console.state.gateway_words import operations, profile, session, troubles
+from console.state.model import SandboxState
 from console.state.sanitize import sanitize
 from console.tui.glyphs import spark
-from console.tui.panes.header import disk_is_low, percentile
+from console.tui.panes.header import disk_is_low, dollars, percentile
 from console.tui.picture import Scene
-from console.tui.text import Line, Span, count, fit, line, number, short_time
+from console.tui.text import Line, Span, clock, count, fit, line, number, short_time
 
 
 def capture_title(scene: Scene) -> tuple[str, str]:
@@ -17,7 +19,7 @@ def capture_title(scene: Scene) -> tuple[str, str]:
 
 
 def capture_lines(scene: Scene, cells: int, rows: int) -> list[Line]:
-    """Readings of gateway, capture and host with their recent past; as many as there is room for."""
+    """What holds the run up at the gateway, then readings with their recent past; as many as there is room for."""
     state = scene.state
     g, c, h = state.gateway, state.capture, state.host
     size = max(6, cells - 20)
@@ -38,7 +40,12 @@ def capture_lines(scene: Scene, cells: int, rows: int) -> list[Line]:
         text = " ".join(f"{sanitize(reason, limit=20)} {count(number)}" for reason, number in ranked[:8])
         return line(Span(f" {name:<9} ", "muted"), Span(text or "--"))
 
-    lines = [
+    def said(name: str, text: str, role: str = "") -> Line:
+        return line(Span(f" {name:<8} ", "muted"), Span(text, role))
+
+    b = state.sandboxes
+    lines = [line(Span(f" {one.text}", "limit")) for one in troubles(state, scene.now) if not scene.dead]
+    lines += [
         row("rtt", "--" if g.latency_ms is None else short_time(g.latency_ms / 1000), g.latencies),
         row("queue", "--" if g.queued is None else str(g.queued), g.queues),
         row("out/s", count(c.sampled_per_second), c.rates),
@@ -61,6 +68,8 @@ def capture_lines(scene: Scene, cells: int, rows: int) -> list[Line]:
             ("running", "--" if g.running is None else str(g.running), ""),
             *((("p95", short_time(percentile(g.latencies, 0.95) / 1000), ""),) if g.latencies else ()),
         ),
+        *([said("session", text)] if (text := session(g)) else []),
+        *([said("pending", text)] if (text := operations(g)) else []),
         figures(
             ("disk", "--" if h.disk_free is None else f"{count(h.disk_free)}B", "limit" if disk_is_low(state) else ""),
             ("of", "--" if h.disk_total is None else f"{count(h.disk_total)}B", ""),
@@ -71,11 +80,23 @@ def capture_lines(scene: Scene, cells: int, rows: int) -> list[Line]:
             ("boxes", str(state.sandboxes_live), ""), ("left", str(len(state.sandboxes_left)), ""),
             ("policy", f"v{state.policy_version}", ""), ("engines", str(state.engines), ""),
         ),
+        *([
+            figures(
+                ("creating", str(b.creating), ""),
+                ("orphaned", str(len(b.orphaned)), "limit" if b.orphaned else ""),
+                ("oldest", clock(None if b.oldest is None else scene.now - b.oldest), ""),
+                ("hours", "--" if b.hours is None else number(b.hours, 2), ""),
+                *((("cost", f"~{dollars(b.cost)}", ""),) if b.cost is not None else ()),
+            )
+        ] if b != SandboxState() else []),
         tally("unbridged", {name: calls for name, calls in c.unbridged.items() if name != "first"}),
         tally("refused", c.refusals),
         tally("untrained", c.excluded),
-        line(Span(f" {'gateway':<8} ", "muted"), Span(sanitize(state.gateway_url or "--", limit=200))),
-        line(Span(f" {'model':<8} ", "muted"), Span(sanitize(state.model or "--", limit=200))),
-        line(Span(f" {'says':<8} ", "muted"), Span(sanitize(g.detail or "--", limit=200))),
+        said("gateway", sanitize(state.gateway_url or "--", limit=200)),
+        said("model", sanitize(state.model or "--", limit=200)),
+        said("says", sanitize(g.detail or "--", limit=200)),
+        *([said("profile", text)] if (text := profile(g)) else []),
+        *([said("found by", sanitize(g.how, limit=200))] if g.how else []),
+        *(said("changed" if n == 0 else "", sanitize(text, limit=200)) for n, text in enumerate(g.translated[:8])),
     ]  # fmt: skip
     return [fit(one, cells) for one in lines[:rows]]

@@ -35,6 +35,12 @@ def entries(row: StepFinished) -> list[Entry]:
         Entry("finished", _moment(row.ts), "", "when the step ended, local time"),
         *(_entry(figure, row) for figure in FIGURES.values() if figure.id not in _LEFT_OUT),
     ]
+    if row.replayed:
+        out.append(Entry("applied again", "yes", "", "after a resume, trained again from what was captured before"))
+    if row.recovered:
+        out.append(
+            Entry("recovered", "yes", "", "the engine that trained it ended before it could tell; its weights count")
+        )
     outcomes = [_outcome(name, n) for name, n in sorted(row.outcomes.items(), key=_severity)]
     at = next(i for i, entry in enumerate(out) if entry.name == FIGURES["trials"].name) + 1
     out[at:at] = outcomes

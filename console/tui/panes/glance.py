@@ -52,6 +52,10 @@ def _glance(scene: Scene, trial: TrialState, cells: int) -> list[Line]:
         out += _row("exception", sanitize(trial.exception, limit=200), cells) if trial.exception else []
     else:
         out += _row("phase", f"{sanitize(trial.phase, limit=20)} for {clock(scene.now - trial.phase_since)}", cells)
+    if trial.reused:
+        out += _row(
+            "reused", "it ended under an engine before this one and counts again: nothing was run", cells, "muted"
+        )
     took, turns = clock(elapsed(trial, scene.now)), f"{trial.turns} turn{'' if trial.turns == 1 else 's'}"
     out += _row(
         "so far" if trial.outcome is None else "in all",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import statistics
 import time
+from itertools import islice
 
+from console.journal.events import StepFinished
+from console.state.gateway_words import troubles
 from console.state.model import RunState
 from console.state.sanitize import sanitize
 from console.tui.panes.alarm import AS_ASKED
 from console.tui.picture import Scene
-from console.tui.text import Line, Span, clock, count, fit, line, short_time, width
+from console.tui.text import Line, Span, cell, clock, count, fit, line, short_time, width
 
 WIDE, BROAD = 100, 160
 SILENT = 120.0
@@ -109,6 +112,8 @@ def _where(scene: Scene, wide: bool) -> Line:
     age, usual = _since(scene, state.phase_since), _usual(scene)
     late = age is not None and usual is not None and age > 2 * usual and not scene.dead
     phase = sanitize(state.phase, limit=12).upper()
+    if state.replaying:
+        spans.append(Span(" applied again" if wide else " again", "limit"))
     spans += [Span(f" {scene.marks.phase} "), Span(phase, "title"), Span(f" {clock(age)}", "limit" if late else "")]
     if wide and usual is not None:
         spans.append(Span(f" (p50 {short_time(usual)})", "muted"))
@@ -121,7 +126,7 @@ def _where(scene: Scene, wide: bool) -> Line:
 
 def _usual(scene: Scene) -> float | None:
     """How long the phase usually takes: the median of the last steps."""
-    rows = scene.view.history.rows[-20:]
+    rows = _own(scene)
     match scene.state.phase:
         case "rollout":
             return median([row.seconds_rollout for row in rows])
@@ -130,6 +135,12 @@ def _usual(scene: Scene) -> float | None:
         case "saving":
             return median([row.seconds_save for row in rows])
     return None
+
+
+def _own(scene: Scene) -> list[StepFinished]:
+    """The last steps but those that were applied again: those had no rollout, so that their times are not usual."""
+    own = (row for row in reversed(scene.view.history.rows) if not (row.replayed or row.recovered))
+    return list(islice(own, 20))
 
 
 def _since(scene: Scene, moment: float) -> float | None:
@@ -144,7 +155,7 @@ def median(values: list[float | None]) -> float | None:
 
 def _eta(scene: Scene, wide: bool) -> Line:
     state = scene.state
-    usual = median([row.seconds_total for row in scene.view.history.rows[-20:]])
+    usual = median([row.seconds_total for row in _own(scene)])
     if usual is None or state.step_started is None or scene.dead:
         return ()
     done = state.steps_done > (state.step or 0)
@@ -226,8 +237,11 @@ def plumbing(scene: Scene, cells: int) -> Line:
         *_bad_count("no-logprob" if wide else "nolp", c.no_logprobs),
     )
     boxes = [Span("sandboxes unknown" if scene.dead else f"sandboxes {state.sandboxes_live}")]
-    if state.sandboxes_left:
-        boxes += [Span(" "), Span(f"{len(state.sandboxes_left)} left", "limit")]
+    for number, word in ((len(state.sandboxes_left), "left"), (len(state.sandboxes.orphaned), "orphaned")):
+        if number:
+            boxes += [Span(" "), Span(f"{number} {word}", "limit")]
+    if state.sandboxes.cost is not None and cells >= BROAD:
+        boxes.append(Span(f" {dollars(state.sandboxes.cost)}", "muted"))
     low = disk_is_low(state)
     parts = [(0, line(" ", *_gateway(scene, wide), " ")), (0, capture), (4, tuple(boxes))]
     parts.append((1 if low else 6, _disk(state, low) if low or cells >= BROAD else ()))
@@ -245,16 +259,28 @@ def plumbing(scene: Scene, cells: int) -> Line:
 def _gateway(scene: Scene, wide: bool) -> list[Span]:
     g = scene.state.gateway
     name = Span("gateway " if wide else "gw ")
-    if g.reachable is None or scene.dead:
+    if scene.dead:
         return [name, Span("unknown", "muted")]
-    if not g.reachable:
+    if g.reachable is False:
         return [name, Span("DOWN", "alert"), Span(f" {clock(_since(scene, g.since))}")]
+    held_up = troubles(scene.state, scene.now)
+    if g.waiting and held_up:
+        return [name, Span(cell(held_up[0].text, 60).rstrip() if wide else held_up[0].short, "limit")]
+    if g.reachable is None:
+        return [name, Span("unknown", "muted")]
+    if held_up:
+        return [name, Span(cell(held_up[0].text, 44).rstrip() if wide else held_up[0].short, "limit")]
     out = [name, Span("ok", "pass"), Span(_ms(g.latency_ms))]
     if wide and len(g.latencies) >= _ENOUGH:
         out.append(Span(f" p95{_ms(percentile(g.latencies, 0.95))}", "muted"))
     if g.queued is not None:
         out.append(Span(f" queue {g.queued}" if wide else f" q{g.queued}"))
     return out
+
+
+def dollars(cost: float) -> str:
+    """An estimate of cost in USD."""
+    return f"${cost:,.2f}" if cost < 1000 else f"${cost:,.0f}"
 
 
 def percentile(values: list[float], share: float) -> float:

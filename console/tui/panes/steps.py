@@ -52,7 +52,12 @@ def step_lines(scene: Scene, cells: int, rows: int) -> list[Line]:
 def steps_title(scene: Scene) -> tuple[str, str]:
     """Left and right part of the section's title."""
     rows = scene.view.history.rows
-    return "Steps", f"last step {rows[-1].step}" if rows else ""
+    return "Steps", f"last step {rows[-1].step}{again(rows[-1])}" if rows else ""
+
+
+def again(row: StepFinished) -> str:
+    """What is special about a step after a resume; empty for nothing."""
+    return ", applied again" if row.replayed else ", from the engine before" if row.recovered else ""
 
 
 def _sparked(

@@ -9,6 +9,8 @@ from console.tui.picture import Scene, shown_trials
 from console.tui.text import Line, Span, cell, clock, count, fit, number, restyle
 
 WIDE = 76
+REUSED = "reused"
+"""Of a trial that ended under an engine before and counts again after a resume."""
 _STALE_COUNTS = 20.0
 """Seconds after which the last report on open calls says nothing about now."""
 _LABELS = {
@@ -101,12 +103,14 @@ class TrialRows:
             return Span(f"HELD {clock(left)}{'  r retry' if acts else ''}{self._try(trial)}", "infra+bold")
         if trial.phase == "done":
             if trial.outcome in SCORED:
-                return Span(f"r {number(trial.reward, 2)}{self._try(trial)}")
+                again = f"  {REUSED}" if trial.reused else ""
+                return Span(f"r {number(trial.reward, 2)}{self._try(trial)}{again}")
             words = [self._try(trial, always=trial.outcome == "infrastructure").strip()]
             if trial.outcome == "infrastructure":
                 words.append("retryable" if trial.retryable else "not retryable")
             elif trial.cause:
                 words.append(trial.cause.replace("_", " "))
+            words.append(REUSED if trial.reused else "")
             return Span("  ".join(w for w in words if w), "muted")
         if trial.phase == "agent":
             idle = clock(scene.now - trial.last_event) if trial.last_event else "--"
