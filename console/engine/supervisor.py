@@ -238,7 +238,10 @@ class Engine:
         gc.collect()
         gc.freeze()  # a full collection over the imported modules stalls every thread for 200 ms
         workshop.watch()
-        thread = workshop.training(self.run_group, self._should_stop, self._resume_step() or 0)
+        resume = asyncio.ensure_future(workshop.resume())
+        if not await self._unless_ending(resume):
+            return
+        thread = workshop.training(self.run_group, self._should_stop, resume.result())
         self._thread = thread
         finished = self._trained = thread.start()
         self.board.emit(ev.RunPhase(phase="connecting", detail=workshop.base_url))
@@ -288,7 +291,8 @@ class Engine:
             raise asyncio.CancelledError
         assert workshop.capture is not None
         workshop.capture.begin_step(group.step)
-        workshop.sampling_from(sampler)
+        if group.needs_sampler:
+            workshop.sampling_from(sampler)
         try:
             result = await self.steering.groups.run(GroupRun(workshop.context, group, sampler, policy_version))
             if result.kept:

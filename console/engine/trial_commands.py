@@ -84,14 +84,14 @@ def retry(steering: Steering, command: Command) -> Plan:
         return refuse("only infrastructure failures are tried again; scored and faulty ones never are")
     most = steering.policy.max_tries
     if not ready:
-        return refuse(f"{_names(retryable)}: try {retryable[0].try_ + 1} of {most}; `set max_tries=` raises it")
+        return refuse(f"{_names(retryable)}: try {retryable[0].tries} of {most}; `set max_tries=` raises it")
 
     def act() -> str:
         done = [t for t in ready if t.retry(by(command))]
         waits = "; they begin when dispatch is resumed" if steering.dispatch.paused else ""
         return f"{count(len(done), 'trial')} tried again: {_names(done)}{waits}"
 
-    numbers = sorted({t.try_ + 2 for t in ready})
+    numbers = sorted({t.tries + 1 for t in ready})
     tries = f"try {' and '.join(map(str, numbers))} of {most}"
     text = f"{_names(ready)}: {tries}; {FRESH}"
     if len(retryable) > len(ready):

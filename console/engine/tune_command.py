@@ -98,7 +98,7 @@ def _effect(steering: Steering, name: str, value: float | None) -> str:
     held = [trial for trial in trials if trial.held is not None]
     if name == "hold_timeout":
         return f": moves the deadline of {count(len(held), 'held trial')}"
-    spent = sum(trial.try_ + 1 >= value for trial in held)
+    spent = sum(trial.tries >= value for trial in held)
     return f": {spent} of {count(len(held), 'held trial')} may not be tried again" if held else ""
 
 

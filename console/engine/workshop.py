@@ -33,6 +33,7 @@ from console.outcomes.rules import classify
 from console.resources import BUNDLED_MODEL, models_dir
 from console.training.options import RunOptions
 from console.training.preflight import check_sandboxes
+from console.training.resume import resume_plan, save_beginning
 from console.training.setup import (
     import_heavy,
     make_renderer,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from console.training.dataset import HarborGroup
     from console.training.groups import GroupResult
     from console.training.loop import TrainingThread
+    from console.training.replay import ResumePlan
 
 TASKS_END_SECONDS = 2.0
 
@@ -157,19 +159,27 @@ class Workshop:
         if self._embedded is not None:
             spawn(self._watch_embedded(), self._tasks)
 
+    async def resume(self) -> ResumePlan:
+        """What the run begins with; written down when it is resumed, with rows that the engine before owed."""
+        view = self._board.view
+        plan = await asyncio.to_thread(resume_plan, self._options, self._run_dir, list(view.history.rows))
+        for row in plan.missing:
+            self._board.emit(row)
+        if view.state.engines > 1 or plan.checkpoint:
+            self._board.emit(plan.event())
+        return plan
+
     def training(
         self,
         run_group: Callable[..., Coroutine[Any, Any, Any]],
         should_stop: Callable[[int], bool],
-        start_step: int,
+        plan: ResumePlan,
     ) -> TrainingThread:
-        """The training thread, not started."""
+        """The training thread, not started. `plan`: what the run begins with."""
         from console.training.cookbook_config import build_cookbook_config
         from console.training.loop import TrainingThread
         from console.training.runtime import Runtime
 
-        rows = self._board.view.history.rows
-        versions = [row.policy_version for row in rows if row.step < start_step]
         runtime = Runtime(
             main_loop=asyncio.get_running_loop(),
             emit=self._from_training,
@@ -177,9 +187,11 @@ class Workshop:
             release_group=self._release,
             should_stop=should_stop,
             quarantined=lambda: self._steering.quarantined,
-            policy_version=versions[-1] if versions else start_step,
+            policy_version=plan.policy_version if plan.policy_version is not None else plan.step,
             max_steps=self._options.value("config.max_steps"),
-            start_step=start_step,
+            start_step=plan.step,
+            plan=plan,
+            save_beginning=save_beginning(self._options, plan),
         )
         config = build_cookbook_config(self._options, base_url=self.base_url, log_path=str(self._run_dir))
         return TrainingThread(runtime, config)
@@ -201,7 +213,7 @@ class Workshop:
         """The last word on what of a group trains, once its batch is complete."""
         result = await self._steering.groups.release(group)
         for trial in result.trials if result.kept else ():
-            if trial.captured is not None:
+            if trial.captured is not None and not trial.counted:
                 self._totals.trained(trial.captured)
         return result
 

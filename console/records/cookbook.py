@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 
-def last_checkpoint_batch(run_dir: Path) -> int | None:
-    """The step at which the cookbook resumes: `batch` of the last row of checkpoints.jsonl that has a `state_path`.
+def last_checkpoint(run_dir: Path) -> dict[str, Any] | None:
+    """The row at which the cookbook resumes: the last one of checkpoints.jsonl with a `state_path` and a `batch`.
 
-    None when there is no such row. Lines that are not JSON objects are passed over, as after a crash.
+    None when there is none. Lines that are not JSON objects are passed over, as after a crash.
     """
     try:
         lines = (run_dir / "checkpoints.jsonl").read_text(errors="replace").splitlines()
@@ -21,5 +22,11 @@ def last_checkpoint_batch(run_dir: Path) -> int | None:
         except ValueError:
             continue
         if isinstance(row, dict) and row.get("state_path") and isinstance(row.get("batch"), int):
-            return int(row["batch"])
+            return row
     return None
+
+
+def last_checkpoint_batch(run_dir: Path) -> int | None:
+    """The step at which the cookbook resumes: `batch` of that row, None when there is none."""
+    row = last_checkpoint(run_dir)
+    return int(row["batch"]) if row is not None else None

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from console.training.runtime import Runtime
 
 
+_UNTIL_SAVED = "until there is a checkpoint, a resume rolls out anew what was trained"
+
+
 class Saved(msgspec.Struct, kw_only=True, frozen=True):
     """A checkpoint. `steps`: steps in it, and where a resume goes on; `seconds`: None when it was there already."""
 
@@ -65,6 +68,18 @@ class SaveRequests:
                         return await self._save()
         finally:
             self._under_way.discard(task)
+
+    async def beginning(self) -> None:
+        """Save what the run begins with. It goes on without: a resume before the first checkpoint costs more then."""
+        runtime = self._runtime
+        try:
+            async with self.lock:
+                if self._whole.is_set() and runtime.last_saved != runtime.steps_done:
+                    await runtime.checkpoints.save_beginning(runtime.steps_done)
+        except Exception as error:  # of the SDK, the cookbook or the disk: none of them ends the run
+            said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            text = f"the weights that the run begins with were not saved ({said}); {_UNTIL_SAVED}"
+            runtime.emit(ev.Note(text=text, level="warning"))
 
     async def settle(self) -> None:
         """The loop has left its last step: carry out what was asked for."""

@@ -6,11 +6,14 @@ import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import chz
 from tinker_cookbook.rl.types import Env, EnvGroupBuilder, Metrics, RLDataset, RLDatasetBuilder, Trajectory
 
+from console.errors import UsageError
 from console.outcomes.classes import OutcomeClass
+from console.training.recorded import RecordedBatch, RecordedGroup
 from console.training.tasks import find_tasks
 
 CLASSES = [outcome.value for outcome in OutcomeClass]
@@ -37,6 +40,7 @@ class HarborGroup(EnvGroupBuilder):
 
     Attributes:
         task: the task's directory; step, group: indices from 0; size: trials; batch: groups of its batch.
+        recorded: what an earlier engine has of it, None for a run that knows of none.
     """
 
     task: Path
@@ -44,6 +48,12 @@ class HarborGroup(EnvGroupBuilder):
     group: int
     size: int
     batch: int = 1
+    recorded: RecordedGroup | None = None
+
+    @property
+    def needs_sampler(self) -> bool:
+        """Whether a trial of it runs."""
+        return self.recorded is None or not self.recorded.whole
 
     async def make_envs(self) -> Sequence[Env]:
         return [TrialEnv(i) for i in range(self.size)]
@@ -62,6 +72,16 @@ class HarborGroup(EnvGroupBuilder):
         return ["harbor"]
 
 
+class Recordings(Protocol):
+    """What earlier engines have of the batches to come, sampled from the weights at hand."""
+
+    def recorded_batch(self, step: int) -> RecordedBatch | None:
+        """The batch as it was begun, None when it was not."""
+
+    def recorded_group(self, step: int, group: int) -> RecordedGroup:
+        """What is known of a group."""
+
+
 class HarborDataset(RLDataset):
     """Batches of groups over the tasks.
 
@@ -69,6 +89,7 @@ class HarborDataset(RLDataset):
         tasks: task directories in epoch order; steps: number of batches; groups: groups a batch; size: trials a group.
         on_batch: called on the cookbook's thread with (step, groups) when a batch begins; may raise to end the loop.
         quarantined: names of the tasks to leave out, asked for each batch.
+        recordings: of a run that is resumed: a batch that was begun has the tasks that it began with.
     """
 
     def __init__(
@@ -79,18 +100,49 @@ class HarborDataset(RLDataset):
         size: int,
         on_batch: Callable[[int, list[HarborGroup]], None],
         quarantined: Callable[[], Collection[str]] = frozenset,
+        recordings: Recordings | None = None,
     ) -> None:
         self._tasks, self._steps, self._groups, self._size, self._on_batch = tasks, steps, groups, size, on_batch
-        self._quarantined = quarantined
+        self._quarantined, self._recordings = quarantined, recordings
 
     def __len__(self) -> int:
         return self._steps
 
     def get_batch(self, index: int) -> list[HarborGroup]:
         chosen = self._chosen(index * self._groups, self._quarantined())
+        recorded = self._recordings.recorded_batch(index) if self._recordings is not None else None
+        if recorded is not None:
+            chosen = self._as_begun(recorded, chosen)
         batch = [HarborGroup(task, index, g, self._size, len(chosen)) for g, task in enumerate(chosen)]
+        if self._recordings is not None:
+            for group in batch:
+                group.recorded = self._recordings.recorded_group(index, group.group)
+                group.size = group.recorded.size or self._size
         self._on_batch(index, batch)
         return batch
+
+    def _as_begun(self, recorded: RecordedBatch, planned: list[Path]) -> list[Path]:
+        """The tasks of a batch that was begun; of groups that were not, the planned ones.
+
+        Raises:
+            UsageError: a task is gone, and trials of it are to be run.
+        """
+        known = {task.name: task for task in self._tasks}
+        chosen: list[Path] = []
+        for index in range(recorded.size):
+            group = recorded.groups.get(index)
+            if group is None:
+                chosen += planned[index : index + 1]
+            elif group.task in known:
+                chosen.append(known[group.task])
+            elif group.whole:
+                chosen.append(Path(group.task))
+            else:
+                raise UsageError(
+                    f"step {recorded.step} was begun with task {group.task[:80]}, which is not in the tasks directory "
+                    "any more; put it back, or begin another run with `quarterdeck fork`"
+                )
+        return chosen
 
     def _chosen(self, first: int, left_out: Collection[str]) -> list[Path]:
         """The batch's tasks. A task that is left out is replaced by the next of the order that is not in the batch.
@@ -148,7 +200,13 @@ class HarborDatasetBuilder(RLDatasetBuilder):
         runtime = current()
         order = self.task_order()
         dataset = HarborDataset(
-            order, self.batches(), self.groups_per_batch, self.group_size, runtime.on_batch, runtime.quarantined
+            order,
+            self.batches(),
+            self.groups_per_batch,
+            self.group_size,
+            runtime.on_batch,
+            runtime.quarantined,
+            runtime,
         )
         runtime.on_planned(len(dataset), len(set(order)))
         return dataset, None

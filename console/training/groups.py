@@ -12,6 +12,7 @@ from console.journal import events as ev
 from console.outcomes.classes import OutcomeClass
 from console.state.reduce_trials import mean_and_std
 from console.training.dataset import HarborGroup
+from console.training.recorded import RecordedGroup
 from console.training.trial_context import PolicyStopError, TrialBrokenError, TrialContext
 from console.training.trial_run import TrialResult, TrialRun
 
@@ -45,8 +46,8 @@ class GroupRun:
         result: how it ended, None before that. It may still be discarded until the batch is assembled.
 
     Args:
-        context: what all trials share; group: the cookbook's builder; sampler: the policy; policy_version: of its
-            weights, None when it is not known.
+        context: what all trials share; group: the cookbook's builder, with what is recorded of it; sampler: the
+            policy, unused when all of it is recorded; policy_version: of its weights, None when it is not known.
     """
 
     def __init__(
@@ -54,7 +55,8 @@ class GroupRun:
     ) -> None:
         self._context = context
         self.step, self.group, self.task = group.step, group.group, group.task.name
-        self.cancelled_by: str | None = None
+        recorded = self._recorded = group.recorded or RecordedGroup()
+        self.cancelled_by: str | None = recorded.cancelled_by or None
         self.result: GroupResult | None = None
         slots = self.slots = context.dispatch.slots()
         self.trials = [
@@ -67,6 +69,8 @@ class GroupRun:
                 sampler=sampler,
                 slots=slots,
                 policy_version=policy_version,
+                recorded=recorded.trials.get(i),
+                first_try=recorded.tries.get(i, 0),
             )
             for i in range(group.size)
         ]
@@ -109,6 +113,8 @@ class GroupRun:
             TrialBrokenError: the same for a trial that could not be carried out.
         """
         self._context.emit(ev.GroupStarted(step=self.step, group=self.group, task=self.task, size=len(self.trials)))
+        for trial in self.trials if self.cancelled_by else ():
+            trial.cancel(self.cancelled_by or "operator")
         try:
             async with asyncio.TaskGroup() as tasks:
                 for trial in self.trials:
@@ -138,6 +144,9 @@ class GroupRun:
         results = [trial.result for trial in self.trials if trial.result is not None]
         scored = [r for r in results if r.verdict.scored and r.captured is not None]
         outcomes = self._outcomes()
+        ended = self._recorded.ended
+        if ended is not None and not ended.kept:
+            return GroupResult(group=self.group, kept=False, reason=ended.reason, outcomes=outcomes)
         if self.cancelled_by:
             return GroupResult(
                 group=self.group, kept=False, reason=f"cancelled by {self.cancelled_by}", outcomes=outcomes

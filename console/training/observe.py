@@ -150,6 +150,28 @@ def _manager_class(runtime: Runtime, original: Any) -> Any:
             self._report(name, steps_done, paths, "request")
             return name
 
+        async def save_beginning(self, steps_done: int) -> None:
+            """What the run begins with, to resume from; nothing is sampled from it. The caller holds the lock."""
+            name = f"{steps_done:06d}-start"
+            paths = await checkpoint_utils.save_checkpoint_async(
+                training_client=self._training_client,
+                name=name,
+                log_path=self._log_path,
+                loop_state={"batch": steps_done},
+                kind="state",
+                ttl_seconds=self._ttl_seconds,
+                store=self._store,
+            )
+            self._report(name, steps_done, paths, "start")
+
+        async def _do_rolling_save_async(self, step: int, loop_state: dict[str, Any]) -> None:
+            weights, before = runtime.weights, self._prev_state_path
+            await super()._do_rolling_save_async(step, loop_state)
+            if self._prev_state_path != before:
+                path = str(self._prev_state_path)
+                name = f"{step:06d}"
+                runtime.emit(ev.CheckpointSaved(name=name, step=step, path=path, kind="rolling", weights=weights))
+
         async def save_final_async(self, loop_state: dict[str, Any]) -> dict[str, str]:
             async with runtime.saves.lock:
                 runtime.emit(ev.RunPhase(phase="saving"))
@@ -160,7 +182,13 @@ def _manager_class(runtime: Runtime, original: Any) -> Any:
         def _report(self, name: str, steps_done: int, paths: dict[str, str], kind: str) -> None:
             runtime.last_saved, runtime.last_saved_name = steps_done, name
             runtime.emit(
-                ev.CheckpointSaved(name=name, step=steps_done, path=str(paths.get("state_path", "")), kind=kind)
+                ev.CheckpointSaved(
+                    name=name,
+                    step=steps_done,
+                    path=str(paths.get("state_path", "")),
+                    kind=kind,
+                    weights=runtime.weights,
+                )
             )
 
     return ReportingManager
@@ -172,7 +200,8 @@ def _train_step(runtime: Runtime, original: Any) -> Any:
         bound = dict(zip(("learning_rate", "num_substeps", "loss_fn", "loss_fn_config"), args)) | kwargs
         noted: list[dict[str, float]] = []
         logprobs_D = await original(data_D, _NotingClient(training_client, noted), *args, **kwargs)
-        runtime.policy_version += min(int(bound.get("num_substeps") or 1), len(data_D))
+        if data_D:
+            runtime.trained(min(int(bound.get("num_substeps") or 1), len(data_D)))
         losses = [m["loss:sum"] for m in noted if "loss:sum" in m]
         reported = sum(losses) if losses and len(losses) == len(noted) else None
         runtime.figures.append(

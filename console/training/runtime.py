@@ -12,10 +12,13 @@ from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Literal
 
 from console.journal import events as ev
+from console.training import lineage
 from console.training.checkpoints import SaveRequests
 from console.training.dataset import HarborGroup
 from console.training.figures import BatchFigures
 from console.training.groups import GroupResult
+from console.training.recorded import RecordedBatch, RecordedGroup
+from console.training.replay import ResumePlan
 
 
 class StopAfterStepError(Exception):
@@ -32,9 +35,11 @@ class Runtime:
         should_stop: whether a stop after the step was asked for, asked between steps.
         quarantined: names of the tasks that a new batch leaves out.
         policy_version: optimiser steps behind the weights at the start; max_steps: the bound of the run, if any.
-        start_step: the step at which the loop begins.
+        start_step: the step at which the loop begins; plan: what is recorded of it and of the steps after it.
+        save_beginning: the weights at the start are like no others, and no checkpoint has them: save them.
 
     Attributes:
+        weights: their name, see `lineage`; empty without a plan. replaying: the step is trained again as it was.
         stage: what the cookbook's loop is at; steps_done: the steps that are in the weights, and where a resume of
             them goes on; saves: checkpoints on request; last_saved, last_saved_name: the last full one.
     """
@@ -51,11 +56,18 @@ class Runtime:
         policy_version: int = 0,
         max_steps: int | None = None,
         start_step: int = 0,
+        plan: ResumePlan | None = None,
+        save_beginning: bool = False,
     ) -> None:
         self._main_loop, self._emit = main_loop, emit
         self._run_group, self._release_group, self._should_stop = run_group, release_group, should_stop
         self.quarantined = quarantined
         self.policy_version, self._max_steps = policy_version, max_steps
+        self._plan = plan
+        self.weights = plan.weights if plan is not None else ""
+        self.replaying = False
+        self._save_beginning = save_beginning
+        self._beginning: asyncio.Task[None] | None = None
         self.step = -1
         self.groups: list[GroupResult] = []
         self.figures: list[BatchFigures] = []
@@ -83,9 +95,29 @@ class Runtime:
             raise StopAfterStepError(f"stopped before step {step}")
         self.step = step
         self.forget_step()
-        self.emit(ev.StepStarted(step=step, groups=len(batch), policy_version=self.policy_version))
+        self.replaying = bool(batch) and all(group.recorded and group.recorded.replayed for group in batch)
+        self.emit(
+            ev.StepStarted(
+                step=step,
+                groups=len(batch),
+                policy_version=self.policy_version,
+                weights=self.weights,
+                replayed=self.replaying,
+            )
+        )
         self.stage = "rollout"
         self.saves.weights_are(whole=True)
+        if self._save_beginning:
+            self._save_beginning = False
+            self._beginning = asyncio.get_running_loop().create_task(self.saves.beginning())
+
+    def recorded_batch(self, step: int) -> RecordedBatch | None:
+        """The batch as an earlier engine began it from these weights, None when none did."""
+        return self._plan.batch(step, self.weights) if self._plan is not None else None
+
+    def recorded_group(self, step: int, group: int) -> RecordedGroup:
+        """What is known of a group that is to be rolled out from these weights."""
+        return self._plan.group(step, group, self.weights) if self._plan is not None else RecordedGroup()
 
     def forget_step(self) -> None:
         """Let go of the step's captured calls; they can be hundreds of megabytes."""
@@ -93,10 +125,26 @@ class Runtime:
 
     async def begin_training(self) -> None:
         """The rollouts are in; the batch is prepared and trained on, once a save that is under way has ended."""
+        if self._beginning is not None:
+            await self._beginning
+            self._beginning = None
         async with self.saves.lock:
             self.stage = "training"
             self.saves.weights_are(whole=False)
         self.emit(ev.RunPhase(phase="training"))
+
+    def trained(self, optimizer_steps: int) -> None:
+        """The weights are others now: so many optimiser steps were taken on the batch."""
+        self.policy_version += optimizer_steps
+        if self._plan is None:
+            return
+        keys = [
+            lineage.trial_key((self.step, group.group, trial.trial, trial.try_))
+            for group in self.groups
+            if group.kept
+            for trial in group.trials
+        ]
+        self.weights = lineage.after(self.weights, self._plan.recipe, keys)
 
     def end_step(self) -> None:
         """The step is trained, or had nothing to train on; its weights have been handed to the sampler."""

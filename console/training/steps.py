@@ -56,4 +56,6 @@ def step_row(runtime: Runtime, metrics: dict[str, Any]) -> ev.StepFinished:
         seconds_total=figure(first("time/total"), "seconds_total"),
         policy_version=runtime.policy_version,
         nonfinite=nonfinite,
+        weights=runtime.weights,
+        replayed=runtime.replaying,
     )

@@ -36,7 +36,9 @@ class HarborTrials(RolloutStrategy):
         """
         assert isinstance(env_group_builder, HarborGroup)
         sampler = getattr(policy, "sampling_client")  # noqa: B009 - the cookbook's completer has no public type for it
-        if isinstance(sampler, APIFuture):  # after a periodic save the cookbook passes a future
+        if not env_group_builder.needs_sampler:
+            sampler = None
+        elif isinstance(sampler, APIFuture):  # after a periodic save the cookbook passes a future
             sampler = await sampler.result_async()
         result = await current().run_group(env_group_builder, sampler)
         envs: list[TrialEnv] = []

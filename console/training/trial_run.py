@@ -16,22 +16,28 @@ import msgspec
 
 from console.capture.base import CallReport, Route
 from console.capture.captured import CapturedTrial
+from console.errors import QuarterdeckError
 from console.journal import events as ev
 from console.outcomes.classes import CallEvidence, OutcomeClass, TrialEvidence, Verdict
 from console.records.redact import HIDDEN
+from console.training.recorded import RecordedTrial
 from console.training.slots import Slots
 from console.training.trial_context import EVIDENCE_TEXT, PolicyStopError, Totals, TrialBrokenError, TrialContext
 from console.trials.protocol import StartTrial, TrialProgress, TrialReport
 
 
 class TrialResult(msgspec.Struct, kw_only=True):
-    """The final try of a trial. `captured` is None when there was no route."""
+    """The final try of a trial.
+
+    `captured` is None when there was no route; `counted`: a batch was given it before, under an earlier engine.
+    """
 
     trial: int
     try_: int
     verdict: Verdict
     captured: CapturedTrial | None = None
     report: TrialReport | None = None
+    counted: bool = False
 
 
 class TrialRun:
@@ -44,6 +50,8 @@ class TrialRun:
         context: shared; step, group, trial: indices from 0; task: directory of the Harbor task.
         sampler: the policy's sampling client; policy_version: of its weights, None when it is not known.
         slots: the group's places for running trials.
+        recorded: how it ended under an earlier engine, None when it runs; first_try: number of the first try, when
+            earlier engines had some already.
     """
 
     def __init__(
@@ -57,11 +65,14 @@ class TrialRun:
         sampler: Any,
         slots: Slots,
         policy_version: int | None = None,
+        recorded: RecordedTrial | None = None,
+        first_try: int = 0,
     ) -> None:
         self._context, self._task, self._sampler, self._slots = context, task, sampler, slots
         self._policy_version = policy_version
         self.step, self.group, self.trial = step, group, trial
-        self.try_ = 0
+        self._recorded = recorded
+        self.try_ = self._first_try = recorded.end.try_ if recorded is not None else first_try
         self.result: TrialResult | None = None
         self.cancelled_by: str | None = None
         self.cancel_cause = "run"
@@ -104,9 +115,14 @@ class TrialRun:
         return self.result.verdict.scored if self.result is not None else not self.cancelled_by
 
     @property
+    def tries(self) -> int:
+        """Tries so far, the current one included; those of earlier engines do not count."""
+        return self.try_ - self._first_try + 1
+
+    @property
     def tries_left(self) -> int:
         """Tries that may follow the current one."""
-        return max(0, self._context.policy.max_tries - self.try_ - 1)
+        return max(0, self._context.policy.max_tries - self.tries)
 
     def cancel(self, by: str) -> None:
         """End the trial without a score, for the operator `by`. No effect when it is done."""
@@ -150,6 +166,8 @@ class TrialRun:
             PolicyStopError: its failure ends the run.
             TrialBrokenError: it could not be carried out at all.
         """
+        if self._recorded is not None:
+            return await self._used(self._recorded)
         try:
             while True:
                 result = await self._in_turn()
@@ -167,6 +185,18 @@ class TrialRun:
         except asyncio.CancelledError:  # the run ends; a failed try that waited for a decision stays what it was
             self.result = self._failed or self._cancelled()
             raise
+
+    async def _used(self, recorded: RecordedTrial) -> TrialResult:
+        """It ended under an earlier engine: what it came to counts as if it had ended now."""
+        result = TrialResult(trial=self.trial, try_=self.try_, verdict=recorded.verdict, counted=recorded.counted)
+        self.result = result
+        self._context.emit(msgspec.structs.replace(recorded.end, reused=True))
+        if recorded.path is not None:
+            try:
+                result.captured = await asyncio.to_thread(recorded.captured)
+            except (QuarterdeckError, OSError) as error:
+                raise TrialBrokenError(self.name, self._task.name, error) from error
+        return result
 
     async def _in_turn(self) -> TrialResult:
         """One try when there is room for it. Cancelling ends the wait at once, not when a slot is free."""
