@@ -41,14 +41,13 @@ LATER_FIELDS: dict[str, dict[str, Any]] = {
         "prompt_alt_tokens_k": 0,
         "target_prompt_logprobs": _REFUSED,
         "prompt_logprobs_last_n": _REFUSED,
-        "record_stability_info": False,
     },
 }
 """By route, the fields that came after 0.26, or that gateways of that time refuse, with the value that says nothing."""
 
 FIELDS_PHRASE = (
     "left out of requests, where they hold their defaults: optimizer_config, kind, topk_sample_logprobs, "
-    "prompt_alt_tokens_k, record_stability_info"
+    "prompt_alt_tokens_k"
 )
 METADATA_PHRASE = "left out of requests: user_metadata of saved weights, display_name of the session"
 LOAD_PHRASE = "a checkpoint is loaded into a model that was created for it (weights_info, create_model, load_weights)"
