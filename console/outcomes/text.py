@@ -131,7 +131,9 @@ EXIT_RULES: tuple[TextRule, ...] = (
         r"Docker compose command failed|Cannot connect to the Docker daemon|nsenter: (?:cannot|reassociate)"
         r"|all predefined address pools have been|Failed to remove verifier reward files"
         r"|sandbox .{0,40}(?:was not found|not running|has been (?:killed|terminated))"
-        r"|idle for \d+ms, shutting down",
+        r"|idle for \d+ms, shutting down"
+        # The E2B SDK of a stream that ended early, and Harbor's own file transfers.
+        r"|Command ended without an end event|Failed to (?:extract uploaded archive|archive \S+ in the sandbox)",
         guarded=False,
     ),
 )
@@ -159,6 +161,14 @@ IMAGE_RULES: tuple[TextRule, ...] = (
         r"|image \S+ (?:was )?not found|template \S+ (?:was )?not found",
         guarded=False,
     ),
+    _rule(
+        "dockerfile",
+        _CONFIG,
+        "image",
+        r"Multi-stage Dockerfiles are not supported|Dockerfile must contain a FROM|No files found in /",
+        guarded=False,
+    ),
+    _rule("sandbox_lease", _CONFIG, "option", r"Timeout cannot be greater than \d+", guarded=False),
     _rule("sandbox_key", _CONFIG, "key", r"Invalid API key|E2B_API_KEY|\b401\b.{0,20}Unauthorized", guarded=False),
 )
 """Failures to start a sandbox that no further try can cure."""

@@ -19,6 +19,7 @@ from harbor.trial.hooks import TrialEvent
 from harbor.trial.trial import Trial
 from pydantic import ValidationError
 
+from console.outcomes.types import SCOREABLE
 from console.trials.custody import Custodian
 from console.trials.protocol import StartTrial, TrialProgress, TrialReport
 
@@ -50,6 +51,7 @@ class _Watch:
         self.began = time.monotonic()
         self.stop_began: float | None = None
         self.left: list[str] = []
+        self.fault_of_verifier: BaseException | None = None
         self._stop: asyncio.Task[None] | None = None
 
     def enter(self, phase: str) -> None:
@@ -62,6 +64,7 @@ class _Watch:
             trial.add_hook(event, self._hook(phase))
         self._wrap_setup(trial)
         self._wrap_stop(trial)
+        self._wrap_record(trial)
 
     def _hook(self, phase: str) -> Callable[[Any], Any]:
         async def hook(_: Any) -> None:
@@ -81,6 +84,17 @@ class _Watch:
             await setup(*args, **kwargs)
 
         trial.agent.setup = watched
+
+    def _wrap_record(self, trial: Trial) -> None:
+        """Harbor keeps a trial's first exception only: behind an agent's timeout the verifier's would be lost."""
+        record = trial._record_exception
+
+        def recorded(error: BaseException) -> None:
+            if self.phase == "verify":
+                self.fault_of_verifier = error
+            record(error)
+
+        trial._record_exception = recorded
 
     def _wrap_stop(self, trial: Trial) -> None:
         """The removal runs once, to its end, and its failure is reported apart: it would void a good trial."""
@@ -185,6 +199,9 @@ def _report(
             phase = _phase_at(result, recorded[0].occurred_at) or watch.phase
         if result.verifier_result is not None:
             rewards = _plain_rewards(result.verifier_result.rewards)
+        fault = watch.fault_of_verifier
+        if fault is not None and rewards is None and kind in SCOREABLE:
+            kind, message, phase = type(fault).__name__, f"{fault} (after {kind})", "verify"
         agent = _agent(result)
         seconds = _phase_seconds(result) | seconds
     return TrialReport(

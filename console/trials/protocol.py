@@ -59,7 +59,8 @@ class TrialReport(msgspec.Struct, tag="report", frozen=True, kw_only=True):
         key: as in `StartTrial`.
         trial_name: Harbor's name; `trial_dir`: where Harbor wrote its files, None when it never got so far.
         exception_type: bare class name as Harbor records it, None for a clean end. `CancelledError` when cancelled;
-            `RunnerLostError` when the runner process died; `TrialCreateError` when Harbor refused the configuration.
+            `RunnerLostError` when the runner process died; `TrialCreateError` when Harbor refused the configuration;
+            the verifier's when it failed after an agent's timeout, which Harbor would record alone.
         exception_message: bounded to 2,000 characters, its beginning and its end.
         exception_phase: the phase in which it happened, where known.
         rewards: the verifier's rewards as it wrote them, None without a verifier result. Values are numbers;

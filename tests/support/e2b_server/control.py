@@ -176,9 +176,15 @@ def _created(sandbox: Sandbox) -> dict[str, Any]:
 
 def _detail(sandbox: Sandbox) -> dict[str, Any]:
     return {
-        **{"templateID": sandbox.body["templateID"], "sandboxID": sandbox.id, "clientID": "c"},
+        "templateID": sandbox.body["templateID"],
+        "sandboxID": sandbox.id,
+        "clientID": "c",
         "startedAt": datetime.fromtimestamp(sandbox.began, UTC).isoformat(),
         "endAt": datetime.fromtimestamp(sandbox.deadline, UTC).isoformat(),
-        **{"cpuCount": sandbox.body["cpuCount"], "memoryMB": sandbox.body["memoryMB"], "diskSizeMB": 512},
-        **{"metadata": sandbox.metadata, "state": sandbox.state, "envdVersion": ENVD_VERSION},
+        "cpuCount": sandbox.body["cpuCount"],
+        "memoryMB": sandbox.body["memoryMB"],
+        "diskSizeMB": 512,
+        "metadata": sandbox.metadata,
+        "state": sandbox.state,
+        "envdVersion": ENVD_VERSION,
     }

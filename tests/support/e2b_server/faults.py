@@ -31,10 +31,10 @@ class Fault:
     """One thing that goes wrong.
 
     Attributes:
-        at: operation: create, kill, timeout, network, list, info, tags, alias, build, status, link, upload, health, read,
-            write, start, connect, stat, or run (a process, once it has begun).
-        do: `refuse` with status and message; `hang` (never answer); `cut` the connection; `delay` by seconds; `kill` the
-            sandbox, as at the end of its lease.
+        at: operation: create, kill, timeout, network, list, info, tags, alias, build, status, link, upload, health,
+            read, write, start, connect, stat, or run (a process, once it has begun).
+        do: `refuse` with status and message; `hang` (never answer); `cut` the connection; `delay` by seconds; `kill`
+            the sandbox, as at the end of its lease.
         after: once the effect is there (the sandbox exists, the file is written) instead of before.
         sandbox: only where the sandbox's `session_id` contains this; command: only for commands that contain this.
         seconds: before a delayed answer, or until a `run` is cut or its sandbox killed.

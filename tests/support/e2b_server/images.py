@@ -161,7 +161,9 @@ class Images:
         for other in (self._tags.get(name) or {}).items():
             if other[0] == (tag or "default") and self.builds[other[1]].status in ("waiting", "building"):
                 raise RefusedError(409, f"a build of {body['name']} is already in progress")
-        build = Build(template, self._directory / uuid.uuid4().hex, body.get("cpuCount") or 2, body.get("memoryMB") or 512)
+        build = Build(
+            template, self._directory / uuid.uuid4().hex, body.get("cpuCount") or 2, body.get("memoryMB") or 512
+        )
         self.builds[build.id] = build
         self._tags.setdefault(name, {})[tag or "default"] = build.id
         return build

@@ -17,7 +17,19 @@ from typing import Any
 
 from console.trials.skeleton import find_bubblewrap
 
-_DIRECTORIES = ("app", "etc/profile.d", "home/user", "opt", "root", "run", "srv", "var/lib", "var/log", "var/tmp", "tmp")
+_DIRECTORIES = (
+    "app",
+    "etc/profile.d",
+    "home/user",
+    "opt",
+    "root",
+    "run",
+    "srv",
+    "var/lib",
+    "var/log",
+    "var/tmp",
+    "tmp",
+)
 _FILES = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/bash\nuser:x:1000:1000:user:/home/user:/bin/bash\n",
     "etc/group": "root:x:0:\nuser:x:1000:\n",
@@ -124,7 +136,16 @@ class Sandbox:
         found = find_bubblewrap()
         assert found is not None, "bubblewrap is not installed"
         read, write = os.pipe()
-        arguments = ["--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-ipc", "--uid", "0", "--gid", "0"]
+        arguments = [
+            "--die-with-parent",
+            "--unshare-user",
+            "--unshare-pid",
+            "--unshare-ipc",
+            "--uid",
+            "0",
+            "--gid",
+            "0",
+        ]
         arguments += ["--info-fd", str(write), "--bind", str(self.root), "/"]
         for name in _FROM_HOST:
             if Path("/", name).exists():

@@ -40,14 +40,17 @@ class _App:
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        cut, gone, started = asyncio.Event(), asyncio.Event(), False
+        cut, started = asyncio.Event(), False
         cutter.set(cut)
+        body = await _body(receive)
+        sent = False
 
         async def heard() -> dict[str, Any]:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                gone.set()
-            return message
+            nonlocal sent
+            if sent:
+                await asyncio.Event().wait()
+            sent = True
+            return {"type": "http.request", "body": body, "more_body": False}
 
         async def said(message: dict[str, Any]) -> None:
             nonlocal started
@@ -56,15 +59,32 @@ class _App:
 
         app = next((app for prefix, app in self._apps.items() if scope["path"].startswith(prefix)), self._rest)
         serving = asyncio.create_task(app(scope, heard, said))
-        ends = [asyncio.create_task(event.wait()) for event in (cut, gone)]
-        await asyncio.wait([serving, *ends], return_when=asyncio.FIRST_COMPLETED)
-        for task in (serving, *ends):
-            task.cancel()
-        done = await asyncio.gather(serving, return_exceptions=True)
+        ends = [asyncio.create_task(cut.wait()), asyncio.create_task(_gone(receive))]
+        try:
+            await asyncio.wait([serving, *ends], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (serving, *ends):
+                task.cancel()
+            done = await asyncio.gather(serving, *ends, return_exceptions=True)
         if not started and (cut.is_set() or isinstance(done[0], CutError)):
             # Whoever returns with less than was promised has its connection closed by uvicorn.
             await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9")]})
             await send({"type": "http.response.body", "body": b"{", "more_body": True})
+
+
+async def _body(receive: Receive) -> bytes:
+    parts = []
+    while True:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        if not message.get("more_body"):
+            return b"".join(parts)
+
+
+async def _gone(receive: Receive) -> None:
+    """Until the client has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 class E2BServer:
@@ -132,3 +152,5 @@ class E2BServer:
         await self._uvicorn.serve(sockets=[self._socket])
         leases.cancel()
         await self.state.close()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:  # requests that hang
+            task.cancel()
