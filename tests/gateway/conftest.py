@@ -108,6 +108,24 @@ def narrow_gateway(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture(scope="session")
+def miles_gateway(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A gateway like Miles, with room for the models of many tests."""
+    yield from serve(tiny_model, tmp_path_factory.mktemp("miles"), "--like", "miles", "--max-models", "50")
+
+
+@pytest.fixture(scope="session")
+def skyrl_gateway(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A gateway like SkyRL's."""
+    yield from serve(tiny_model, tmp_path_factory.mktemp("skyrl"), "--like", "skyrl", "--max-models", "50")
+
+
+@pytest.fixture(scope="session")
+def hosted_gateway(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A gateway like the hosted service."""
+    yield from serve(tiny_model, tmp_path_factory.mktemp("hosted"), "--like", "hosted")
+
+
+@pytest.fixture(scope="session")
 def hf_model(tiny_model: Path) -> Any:
     """The Hugging Face implementation of the same weights, in float32."""
     import torch

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -31,24 +30,14 @@ from console.gateway.profiles import PROFILES
 from console.gateway.refusals import explain
 from console.gateway.seam import Seam
 from console.gateway.translation import LATER_FIELDS, installed, without_later_fields
-from tests.gateway.conftest import Served, serve
+
+if TYPE_CHECKING:
+    from tests.gateway.conftest import Served
 
 KEY = "tml-translated"
 GREEDY = types.SamplingParams(max_tokens=6, temperature=0.0, stop=[])
 ADAM = types.AdamParams(learning_rate=5e-2)
 PROMPT = types.ModelInput.from_ints([5, 6, 7, 8])
-
-
-@pytest.fixture(scope="module")
-def miles(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A gateway like Miles, with room for the models of these tests."""
-    yield from serve(tiny_model, tmp_path_factory.mktemp("miles"), "--like", "miles", "--max-models", "20")
-
-
-@pytest.fixture(scope="module")
-def skyrl(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A gateway like SkyRL's."""
-    yield from serve(tiny_model, tmp_path_factory.mktemp("skyrl"), "--like", "skyrl")
 
 
 @pytest.fixture
@@ -95,14 +84,14 @@ def greedy(client: Any, sampler: Any = None) -> list[float]:
     return [float(value) for value in answer.sequences[0].logprobs]
 
 
-def test_untranslated_the_first_call_is_refused(miles: Served, connect: Any) -> None:
+def test_untranslated_the_first_call_is_refused(miles_gateway: Served, connect: Any) -> None:
     with pytest.raises(tinker.BadRequestError, match="optimizer_config: Extra inputs are not permitted") as caught:
-        connect(miles).create_lora_training_client("tiny", rank=4).result()
+        connect(miles_gateway).create_lora_training_client("tiny", rank=4).result()
     said = explain(caught.value)
     assert said is not None and said.exit_code == 2 and "console.gateway_profile=miles" in str(said)
 
 
-async def test_translated_it_trains_saves_and_resumes_where_it_was(miles: Served, connect: Any) -> None:
+async def test_translated_it_trains_saves_and_resumes_where_it_was(miles_gateway: Served, connect: Any) -> None:
     with installed(PROFILES["miles"]) as translated:
         assert [phrase.split(":")[0] for phrase in translated.phrases] == [
             "left out of requests, where they hold their defaults",
@@ -110,7 +99,9 @@ async def test_translated_it_trains_saves_and_resumes_where_it_was(miles: Served
             translation.LOAD_PHRASE,
         ]
         client = (
-            connect(miles).create_lora_training_client("tiny", rank=4, user_metadata={"renderer_name": "x"}).result()
+            connect(miles_gateway)
+            .create_lora_training_client("tiny", rank=4, user_metadata={"renderer_name": "x"})
+            .result()
         )
         fresh = greedy(client)
         train(client, 2)
@@ -122,7 +113,7 @@ async def test_translated_it_trains_saves_and_resumes_where_it_was(miles: Served
         straight = greedy(client)
 
         # Another engine, another session; the way in which the cookbook resumes.
-        service = connect(miles)
+        service = connect(miles_gateway)
         again = await service.create_training_client_from_state_with_optimizer_async(state, user_metadata={"r": "x"})
         assert greedy(again) == half
         train(again, 1)
@@ -137,8 +128,8 @@ async def test_translated_it_trains_saves_and_resumes_where_it_was(miles: Served
         assert greedy(None, sampler) == half
 
 
-async def test_skyrl_trains_and_resumes(skyrl: Served, connect: Any) -> None:
-    client = connect(skyrl).create_lora_training_client("tiny", rank=4).result()
+async def test_skyrl_trains_and_resumes(skyrl_gateway: Served, connect: Any) -> None:
+    client = connect(skyrl_gateway).create_lora_training_client("tiny", rank=4).result()
     sampler = client.save_weights_and_get_sampling_client().result()
     with pytest.raises(AssertionError, match="sample_sequence_ids"):
         sampler.sample(PROMPT, num_samples=2, sampling_params=GREEDY).result()
@@ -146,7 +137,7 @@ async def test_skyrl_trains_and_resumes(skyrl: Served, connect: Any) -> None:
         assert translated.phrases == [translation.LOAD_PHRASE, translation.SEQUENCES_PHRASE]
         train(client, 1)
         state, half = client.save_state("half").result().path, greedy(client)
-        service = connect(skyrl)
+        service = connect(skyrl_gateway)
         again = await service.create_training_client_from_state_with_optimizer_async(state)
         assert greedy(again) == half
 
@@ -176,9 +167,9 @@ def test_what_the_other_generation_cannot_do_is_refused_here() -> None:
         assert caught.value.exit_code == 2 and "\n" not in str(caught.value)
 
 
-def test_a_sample_that_asks_for_more_is_refused_by_the_real_sdk(miles: Served, connect: Any) -> None:
+def test_a_sample_that_asks_for_more_is_refused_by_the_real_sdk(miles_gateway: Served, connect: Any) -> None:
     with installed(PROFILES["miles"]):
-        sampler = connect(miles).create_sampling_client(base_model="tiny").result()
+        sampler = connect(miles_gateway).create_sampling_client(base_model="tiny").result()
         with pytest.raises(UsageError, match="topk_sample_logprobs=3"):
             sampler.sample(PROMPT, num_samples=1, sampling_params=GREEDY, topk_sample_logprobs=3).result()
 
