@@ -166,8 +166,7 @@ def _files(directory: Path, prefix: str, above: frozenset[tuple[int, int]]) -> I
 
 def _digest_of_file(path: Path) -> str:
     try:
-        # A pipe that takes the file's place must not hold us up.
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()[:32]
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}); make it readable, or remove it") from None

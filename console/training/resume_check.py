@@ -33,7 +33,8 @@ class Standing(msgspec.Struct, kw_only=True, frozen=True):
     Attributes:
         run_id: its name; checkpoint: name of the last checkpoint, empty for none; step: where a resume goes on.
         saved: Unix seconds, None when not known; again: steps that were trained since, from their captured batches.
-        trained: steps that were trained, in the checkpoint or since; parent: the run it was forked from.
+        trained: steps that were trained, in the checkpoint or since.
+        origin: the checkpoint of another run that it was forked from; began: whether an engine has run since.
     """
 
     run_id: str
@@ -42,14 +43,16 @@ class Standing(msgspec.Struct, kw_only=True, frozen=True):
     saved: float | None = None
     again: tuple[int, ...] = ()
     trained: int = 0
-    parent: str = ""
+    origin: str = ""
+    began: bool = True
 
     def line(self, now: float | None = None) -> str:
         """One sentence: from where the run goes on, and what is applied again."""
-        if not self.checkpoint:
+        if not self.began:
+            how = "from" if self.checkpoint else "with the weights alone of"
+            where = f"run {self.run_id} begins at step {self.step}, {how} {self.origin or 'a checkpoint'}"
+        elif not self.checkpoint:
             where = f"run {self.run_id} begins anew: it has no checkpoint yet"
-        elif self.parent and not self.trained - self.step and self.saved is None:
-            where = f"run {self.run_id} begins at step {self.step}, from checkpoint {self.checkpoint} of {self.parent}"
         else:
             age = "" if self.saved is None else f", saved {_age((now or time.time()) - self.saved)} ago"
             where = f"run {self.run_id} resumes from step {self.step} (checkpoint {self.checkpoint}{age})"
@@ -62,10 +65,11 @@ class Standing(msgspec.Struct, kw_only=True, frozen=True):
 
 def standing(run_dir: Path) -> Standing | None:
     """Where the run of a directory stands; None when there is no run in it. Reads little, whatever the run's size."""
-    view, rows = _view(run_dir), checkpoint_rows(run_dir)
-    if not rows and (view is None or not view.state.engines):
+    view, rows, manifest = _view(run_dir), checkpoint_rows(run_dir), _manifest(run_dir)
+    began = view is not None and view.state.engines > 0
+    origin = manifest.lineage[-1] if manifest is not None and manifest.lineage else None
+    if not rows and not began and origin is None:
         return None
-    manifest = _manifest(run_dir)
     last = rows[-1] if rows else {}
     step = int(last.get("batch", 0))
     done = [] if view is None else [row.step for row in view.history.rows]
@@ -78,7 +82,8 @@ def standing(run_dir: Path) -> Standing | None:
         saved=kept[-1].ts if kept else None,
         again=again,
         trained=max([step, *(number + 1 for number in again)]),
-        parent=manifest.lineage[-1].run_id if manifest and manifest.lineage else "",
+        origin="" if origin is None else f"checkpoint {origin.checkpoint} of {origin.run_id or origin.run_dir}",
+        began=began,
     )
 
 

@@ -112,6 +112,7 @@ def test_a_run_its_resume_and_its_forks(tmp_path):
     Fork(fork_dir, options, last, grandchild, optimizer=False).seed()
     begun = quarterdeck("train", "--resume", str(again_dir), "--headless")
     assert begun.returncode == 0, begun.stderr
+    assert f"begins at step 0, with the weights alone of checkpoint final of {view.state.run_id}" in begun.stderr
     records = [json.loads(line) for line in begun.stdout.splitlines()]
     assert [r["step"] for r in records if r["type"] == "step"] == [0]
     lineage = read_manifest(again_dir).lineage
