@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
-from urllib.request import proxy_bypass_environment
+from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # typeshed lacks it
 
 from console.doctor.case import Case
 from console.doctor.report import Check, Question

@@ -82,9 +82,10 @@ def examine(case: Case, only: tuple[str, ...] = ()) -> list[Check]:
         UsageError: no check has such a code.
     """
     checks: list[Check] = []
+    exact = {question.code for question in QUESTIONS}.issuperset(only)
     for part in PARTS:
         codes = [question.code for question in part.questions]
-        if not only or part.open or any(code.startswith(only) for code in codes):
+        if not only or (part.open and not exact) or any(code.startswith(only) for code in codes):
             checks += [check for check in _look(part, case) if not only or check.code.startswith(only)]
     if only and not checks:
         subjects = dict.fromkeys(question.code.partition(".")[0] for question in QUESTIONS)
