@@ -43,9 +43,9 @@ class _Answer(NamedTuple):
     body: Any = None
 
     @property
-    def telling(self) -> bool:
-        """Whether it says anything about the gateway's kind, other than that it is in trouble."""
-        return 200 <= self.status < 500 and self.status not in (401, 407, 408, 425, 429)
+    def refuses(self) -> bool:
+        """Whether it is a refusal of what was asked, and says so because of that."""
+        return 400 <= self.status < 500 and self.status not in (401, 403, 407, 408, 425, 429)
 
 
 async def detect(
@@ -108,7 +108,7 @@ def _name_of(listing: _Answer, load: _Answer, loading: _Answer, creating: _Answe
         return "miles", "it asks for a model_id where a checkpoint is loaded"
     if _is_strict(creating):
         return "miles", "it takes requests of the SDK's generation 0.26 only"
-    if not loading.telling:
+    if not loading.refuses:
         return None, ""
     if listing.status == 200:
         ours = isinstance(load.body, dict) and "models" in load.body and "engines" in load.body
@@ -123,13 +123,13 @@ def _facts(listing: _Answer, load: _Answer, loading: _Answer, creating: _Answer)
     facts: dict[str, Any] = {}
     if _is_strict(creating):
         facts["sdk"] = "0.26"
-    elif creating.telling:
+    elif creating.refuses:
         facts["sdk"] = "current"
     if _needs_model(loading):
         facts["create_by_load"] = False
-    elif loading.telling and loading.status != 404:
+    elif loading.refuses and loading.status != 404:
         facts["create_by_load"] = True
-    if listing.telling:
+    if listing.status == 200 or listing.refuses:
         facts["lists_checkpoints"] = listing.status == 200
     count = load.body.get("models") if isinstance(load.body, dict) else None
     capacity = count.get("capacity") if isinstance(count, dict) else None
