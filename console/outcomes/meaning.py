@@ -88,6 +88,8 @@ RULES: dict[str, str] = {
     "text.create_network": "the trial was refused because of the network",
     "text.create_disk": "the trial was refused because a disk or a table of files is full",
     "text.image": "the error's text says that the sandbox's image is missing",
+    "text.dockerfile": "the error's text says that the task's image cannot be built by the sandbox provider",
+    "text.sandbox_lease": "the error's text says that the account may not have a sandbox for as long as was asked for",
     "text.sandbox_key": "the error's text says that the sandbox provider refused the key",
     "text.no_test_script": "the task has no test script",
     "text.verifier_bootstrap": "the verifier's zero is not believed: it could not fetch what it needs to run its tests",

@@ -20,6 +20,7 @@ from console.findings import WARNING, Finding
 from console.training.options import RunOptions
 from console.training.preflight_capture import capture_findings, finding_of, of_advertised_url, reach_host
 from console.training.preflight_gateway import gateway_options
+from console.training.preflight_sandboxes import sandbox_findings
 from console.training.schema import load_schema
 from console.training.trial_config import check_trial_config, environment_of, load_trial_config, substitute
 
@@ -46,7 +47,7 @@ def preflight(options: RunOptions, env: Mapping[str, str]) -> list[Finding]:
         )
         if options.harbor.advertised_url is not None:
             of_trial = [told for found in of_trial if (told := of_advertised_url(found)) is not None]
-        findings += of_trial
+        findings += [*of_trial, *sandbox_findings(options, trial, env)]
     return [*findings, *capture_findings(options, env)]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from console.errors import UsageError
 from console.findings import ERROR, NOTE, WARNING, Finding
+from console.training.reach import reach_doubt
 
 PLACEHOLDERS = ("proxy_url", "proxy_api_key")
 
@@ -107,7 +108,7 @@ def check_trial_config(
                 remedy=f"export {key}",
             )
         )
-    findings += _reach(config, kind, listen_host, advertised_host)
+    findings += _reach(config, kind, env, listen_host, advertised_host)
     findings += _temperatures(config)
     return findings
 
@@ -160,21 +161,29 @@ def _variables(config: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[Fi
             )
 
 
-def _reach(config: Mapping[str, Any], kind: str, listen_host: str, advertised_host: str) -> Iterator[Finding]:
+def _reach(
+    config: Mapping[str, Any], kind: str, env: Mapping[str, str], listen_host: str, advertised_host: str
+) -> Iterator[Finding]:
     if is_remote(config):
-        hosts = {"harbor.advertised_host": advertised_host, "harbor.listen_host": listen_host}
-        remedies = {
-            "harbor.advertised_host": "set it to an address of this machine that the sandboxes can reach",
-            "harbor.listen_host": "set it to 0.0.0.0 or to the address that is advertised",
-        }
-        for name, host in hosts.items():
-            if is_loopback(host) or (name == "harbor.advertised_host" and host in ("0.0.0.0", "::", "")):
-                yield Finding(
-                    code="trial.unreachable",
-                    object=name,
-                    message=f"{host or 'empty'} cannot be reached from {kind} sandboxes",
-                    remedy=remedies[name],
-                )
+        # Only E2B's own cloud is known to be elsewhere for sure.
+        own_cloud = kind != "e2b" or bool(env.get("E2B_DOMAIN") or env.get("E2B_API_URL"))
+        doubt = reach_doubt(advertised_host, kind, own_cloud=own_cloud)
+        if doubt is not None:
+            yield Finding(
+                code="trial.unreachable",
+                level=doubt.level,
+                object="harbor.advertised_host",
+                message=f"{advertised_host.strip() or 'empty'} {doubt.why}",
+                remedy="set it to an address of this machine that the sandboxes can reach, or give a tunnel's with "
+                "harbor.advertised_url",
+            )
+        if is_loopback(listen_host):
+            yield Finding(
+                code="trial.unreachable",
+                object="harbor.listen_host",
+                message=f"{listen_host} cannot be reached from {kind} sandboxes",
+                remedy="set it to 0.0.0.0 or to the address that is advertised",
+            )
     elif kind in _OWN_NETWORK and is_loopback(advertised_host):
         yield Finding(
             code="trial.container_loopback",

@@ -22,6 +22,7 @@ from typing import Any
 from console.outcomes.classes import CallEvidence, OutcomeClass, TrialEvidence, Verdict
 from console.outcomes.rules import classify
 from console.records.sandbox_ledger import LEDGER, LedgerView
+from console.trials.orphans import settle
 from console.trials.pool import RunnerPool
 from console.trials.protocol import StartTrial, TrialProgress, TrialReport
 
@@ -285,9 +286,19 @@ def main() -> int:
             print(f"{count:5} {kind:56} {outcome}")
         wrong = [f"{t.name} {t.kind}: {t.complaint()}" for t in done if t.complaint()]
         wrong += accounts(done, server, Path(name))
+        asyncio.run(reap(server, Path(name)))
+        wrong += accounts([], server, Path(name))
         print("\n".join(wrong) or "every outcome as it should be, and every sandbox accounted for")
         print(f"faults met: {dict(server.faults.met)}")
     return 1 if wrong else 0
+
+
+async def reap(server: E2BServer, directory: Path) -> list[str]:
+    """Remove what is left, once the service works again; names of what would not go."""
+    server.faults.clear()
+    view = LedgerView(directory)
+    view.refresh()
+    return await settle(directory / LEDGER, view.open, "reap", 60)
 
 
 def accounts(done: list[Trial], server: E2BServer, directory: Path) -> list[str]:

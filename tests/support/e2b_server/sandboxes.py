@@ -135,7 +135,7 @@ class Sandbox:
         """Its namespaces, held by a process that sleeps. The tree must be there."""
         found = find_bubblewrap()
         assert found is not None, "bubblewrap is not installed"
-        read, write = os.pipe()
+        (info, told), (ready, up) = os.pipe(), os.pipe()
         arguments = [
             "--die-with-parent",
             "--unshare-user",
@@ -146,26 +146,31 @@ class Sandbox:
             "--gid",
             "0",
         ]
-        arguments += ["--info-fd", str(write), "--bind", str(self.root), "/"]
+        arguments += ["--info-fd", str(told), "--bind", str(self.root), "/"]
         for name in _FROM_HOST:
             if Path("/", name).exists():
                 arguments += ["--ro-bind", f"/{name}", f"/{name}"]
         for name in _MERGED:
             if Path("/", name).is_symlink():
                 arguments += ["--symlink", str(Path("/", name).readlink()), f"/{name}"]
-        arguments += ["--proc", "/proc", "--dev", "/dev", "--cap-add", "ALL", "--", "/usr/bin/sleep", "infinity"]
+        arguments += ["--proc", "/proc", "--dev", "/dev", "--cap-add", "ALL", "--"]
+        # It tells when it is there: until then its files are not.
+        arguments += ["/usr/bin/bash", "-c", f"echo up >&{up}; exec {up}>&- sleep infinity"]
         environment = {"PATH": PATH} | ({"LD_LIBRARY_PATH": found[1]} if found[1] else {})
         try:
             self._holder = await asyncio.create_subprocess_exec(
-                found[0], *arguments, pass_fds=[write], env=environment, stdin=asyncio.subprocess.DEVNULL
+                found[0], *arguments, pass_fds=[told, up], env=environment, stdin=asyncio.subprocess.DEVNULL
             )
         finally:
-            os.close(write)
+            os.close(told)
+            os.close(up)
         try:
-            told = await asyncio.to_thread(_read_all, read)
+            said = await asyncio.to_thread(_read_all, info)
+            await asyncio.to_thread(_read_all, ready)
         finally:
-            os.close(read)
-        self._init = json.loads(told)["child-pid"]
+            os.close(info)
+            os.close(ready)
+        self._init = json.loads(said)["child-pid"]
 
     def home(self, user: str) -> str | None:
         """The home of a user of the image, None for one that it does not have."""
