@@ -43,7 +43,7 @@ class RunRoutes:
         tenant = self.gateway.tenant(request)
         meta = self.gateway.checkpoints.find(tenant, (await read_json(request, WeightsInfo)).tinker_path).meta
         answer = {"base_model": meta.base_model, "is_lora": True, "lora_rank": meta.rank}
-        if not self.gateway.settings.like.strict:
+        if self.gateway.settings.like.create_by_load:  # the older kinds know no other optimiser either
             answer["optimizer_config"] = {"type": "adamw"}
         if self.gateway.settings.like.layout_known:
             answer |= {"train_attn": meta.attn, "train_mlp": meta.mlp, "train_unembed": meta.unembed}
