@@ -21,6 +21,8 @@ LEDGER = "sandboxes.jsonl"
 """Its name in the run directory."""
 OPEN = frozenset({"creating", "live", "left"})
 """States of an entry whose sandbox may exist; the others are removed, gone, failed and kept."""
+CUT_OFF = "not listed after its create was cut off"
+"""How the end of a sandbox is known that nobody ever saw: it may have come up later."""
 _READ_BYTES = 4 << 20
 
 
@@ -239,13 +241,13 @@ def read_entries(path: Path | str) -> list[Entry]:
 
 
 def _fold(entries: dict[str, Entry], record: Record) -> Entry | None:
-    """Apply a record to its entry; None when it has none."""
+    """Apply a record to its entry; None when it has none. What is closed is opened by an announcement only."""
     entry = entries.get(record.name)
     if isinstance(record, Announced) and (entry is None or entry.state not in OPEN):
         entries.pop(record.name, None)
         entry = entries[record.name] = Entry(made=record, seen=record.ts)
         return entry
-    if entry is not None:
+    if entry is not None and entry.state in OPEN:
         entry.apply(record)
     return entry
 

@@ -19,7 +19,7 @@ from typing import Any
 from harbor.environments.base import BaseEnvironment
 from harbor.environments.factory import EnvironmentFactory
 
-from console.records.sandbox_ledger import Announced, Created, Entry, Failed, Gone, Kept, Left, Record, Removed
+from console.records.sandbox_ledger import CUT_OFF, Announced, Created, Entry, Failed, Gone, Kept, Left, Record, Removed
 from console.trials.finders import GONE, THERE, UNKNOWN, Finder, finder_of
 from console.trials.ledger import LedgerError, LedgerWriter, process_name, this_boot, this_host
 from console.trials.sandbox import EnvironmentStartError
@@ -228,8 +228,7 @@ class _Guard:
                 break
             await asyncio.sleep(_LOOK_AGAIN)
         if doubtful:
-            how = f"not listed for {_DOUBT_SECONDS:.0f} s after its create was cut off"
-            return Gone(ts=time.time(), name=name, how=how)
+            return Gone(ts=time.time(), name=name, how=CUT_OFF)
         return Removed(ts=time.time(), name=name)
 
 

@@ -31,14 +31,15 @@ def abandoned(entry: Entry, engine: bool = False) -> bool:
 
 
 def close(ledger: Path, entry: Entry, seen: Sighting, by: str) -> None:
-    """Write what was found out. Raises LedgerError."""
+    """Write what was found out; an entry that was closed too early is announced anew. Raises LedgerError."""
     now = time.time()
+    again = () if entry.state in OPEN else (entry.made,)
     if seen.state == GONE:
-        append(ledger, (Removed if seen.removed else Gone)(ts=now, name=entry.name, by=by))
+        append(ledger, *again, (Removed if seen.removed else Gone)(ts=now, name=entry.name, by=by))
         return
     why = seen.why or "it is still there"
     if (entry.state, entry.why) != ("left", why):
-        append(ledger, Left(ts=now, name=entry.name, why=why, ids=list(seen.ids)))
+        append(ledger, *again, Left(ts=now, name=entry.name, why=why, ids=list(seen.ids)))
 
 
 async def settle(ledger: Path, entries: Sequence[Entry], by: str, limit: float) -> list[str]:
