@@ -15,6 +15,7 @@ _OPERATIONS = {
     "save_weights_for_sampler": "save of weights for sampling", "connect": "attempt to connect",
 }  # fmt: skip
 _KINDS_SHOWN = 6
+_HEARTBEAT_LIMIT = AlarmThresholds().gateway_heartbeat_seconds
 
 
 class Trouble(NamedTuple):
@@ -46,10 +47,10 @@ def troubles(state: RunState, now: float) -> list[Trouble]:
         return found
     if g.queue in QUEUES:
         reason = f": {sanitize(g.queue_reason, 120)}" if g.queue_reason else ""
-        found.append(Trouble("paused", f"queue paused, {QUEUES[g.queue]}{reason}"))
+        found.append(Trouble("queue paused", f"queue paused, {QUEUES[g.queue]}{reason}"))
     if g.backoff is not None:
         found.append(Trouble("held back", f"samples held back after HTTP 429, for {g.backoff:.0f} s at least"))
-    limit = AlarmThresholds.from_state(state.thresholds).gateway_heartbeat_seconds
+    limit = state.thresholds.get("gateway_heartbeat_seconds", _HEARTBEAT_LIMIT)
     if g.heartbeat_age is not None and g.heartbeat_age >= limit:
         left = "" if g.lease_left is None else f", lease ends in {minutes(g.lease_left)}"
         age = minutes(g.heartbeat_age)

@@ -6,37 +6,17 @@ import dataclasses
 import re
 
 import pytest
+from run_scene import T0, scene
 
 from console.control.messages import Viewer
 from console.journal import events as ev
-from console.state.reduce import fold
 from console.tui.panes.alarm import alarm
 from console.tui.panes.header import header, percentile, plumbing
-from console.tui.picture import Scene, Selection, ordered
+from console.tui.picture import Scene, Selection
 from console.tui.source import Link
 from console.tui.text import plain
 
-T0 = 1_790_000_000.0
 YOU, ADA = Viewer(author="me@here", acts=True, you=True), Viewer(author="ada@bridge")
-
-
-def scene(*more: ev.Event, after: float = 10.0, **changes: object) -> Scene:
-    """A run in its first step, and what else happened; `after` seconds later."""
-    events: list[ev.Event] = [
-        ev.RunStarted(
-            run_id="r", name="night", steps=9, tunables={"token_budget": 1e6, "time_budget": 100.0, "max_tries": 3.0}
-        ),
-        ev.StepStarted(step=0, groups=2, policy_version=0),
-        *(ev.GroupStarted(step=0, group=g, task=f"task-{g}", size=2) for g in range(2)),
-        *more,
-    ]
-    for seq, event in enumerate(events, start=1):
-        event.seq, event.ts = seq, T0
-    view = fold(events)
-    selection, now = Selection(), T0 + after
-    groups = ordered(view.state, selection, now)
-    made = Scene(view, Link("ok"), now, selection, groups, selection.settle(groups))
-    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
 
 
 def opened(key: str, level: str = "warning", text: str = "", action: str = "", consequence: str = "") -> ev.AlarmOpened:
@@ -222,3 +202,76 @@ def test_a_critical_alarm_that_is_over_is_not_lost() -> None:
     assert plain(row).startswith(" was: d is bad, over for 02:10") and row[0].role == "muted"
     assert plain(row).rstrip().endswith("a ack")
     assert "w is bad" in rows(scene(opened("d", "critical"), ev.AlarmClosed(key="d"), opened("w")))[0]
+
+
+HEALTHY = {"reachable": True, "latency_ms": 12.0, "queued": 2}
+
+
+@pytest.mark.parametrize(
+    ("made", "wide", "narrow"),
+    [
+        (
+            scene(ev.GatewayWaiting(reason="a model slot of the gateway: all are taken", until=T0 + 260.0)),
+            "gateway waits for a model slot of the gateway: free in 4:10 ", "gw waits 4:10 ",
+        ),
+        (
+            scene(ev.GatewayWaiting(reason="a model slot", until=T0 + 260.0), after=300.0),
+            "gateway waits for a model slot ", "gw waits ",
+        ),
+        (
+            scene(ev.GatewayWaiting(reason="its engines", until=T0 + 70.0)),
+            "gateway waits for its engines: expected in 1:00 ", "gw waits 1:00 ",
+        ),
+        (
+            scene(ev.GatewayWaiting(reason="a model slot", until=T0 + 70.0), ev.GatewayHealth(reachable=False)),
+            "gateway DOWN 00:10", "gw DOWN 00:10",
+        ),
+        (scene(ev.GatewayWaiting(reason="a slot"), ev.GatewayWaiting()), "gateway unknown", "gw unknown"),
+        (
+            scene(ev.GatewayHealth(**HEALTHY, queue="paused_rate_limit", queue_reason="too\x1b[2J many")),
+            "gateway queue paused, a rate limit is reached", "gw queue paused ",
+        ),
+        (scene(ev.GatewayHealth(**HEALTHY, queue="active")), "gateway ok 12ms queue 2 ", "gw ok 12ms q2 "),
+        (scene(ev.GatewayHealth(**HEALTHY, queue="\x1b[2J")), "gateway ok 12ms queue 2 ", "gw ok 12ms q2 "),
+        (
+            scene(ev.GatewayHealth(**HEALTHY, backoff=3.0)),
+            "gateway samples held back after HTTP 429, for 3 ", "gw held back ",
+        ),
+        (
+            scene(ev.GatewayHealth(**HEALTHY, heartbeat_age=45.0, lease_left=255.0)),
+            "gateway no heartbeat acknowledged for 0:45, lease e", "gw heartbeat 0:45 ",
+        ),
+        (scene(ev.GatewayHealth(**HEALTHY, heartbeat_age=29.0)), "gateway ok 12ms queue 2 ", "gw ok 12ms q2 "),
+        (
+            scene(ev.GatewayHealth(**HEALTHY, heartbeat_age=45.0), link=Link("dead")),
+            "gateway unknown ", "gw unknown ",
+        ),
+    ],
+)  # fmt: skip
+def test_what_holds_the_run_up_at_the_gateway_is_said_where_its_health_is(made: Scene, wide: str, narrow: str) -> None:
+    for cells, text in ((120, wide), (80, narrow)):
+        row = plain(plumbing(made, cells))
+        assert row.startswith(" " + text), row
+        assert "\x1b" not in row and len(row) <= cells
+
+
+def test_sandboxes_that_nobody_uses_are_counted_apart() -> None:
+    boxes = ev.SandboxStats(live=7, left=["a"], orphaned=["b", "c"], cost=1234.5)
+    assert "sandboxes 7, 1 left, 2 orphaned " in plain(plumbing(scene(boxes), 120))
+    assert "sandboxes 7, 1 left, 2 orphaned $1,234 " in plain(plumbing(scene(boxes), 200))
+
+
+def test_a_step_that_is_applied_again_says_so_and_its_time_is_not_usual() -> None:
+    rows = [
+        ev.StepFinished(step=n, seconds_total=100.0, seconds_rollout=90.0, policy_version=n + 1) for n in range(3)
+    ] + [
+        ev.StepFinished(step=n, seconds_total=2.0, seconds_rollout=0.1, policy_version=n + 1, replayed=n < 5,
+                        recovered=n == 5)
+        for n in range(3, 6)
+    ]  # fmt: skip
+    again = scene(*rows, ev.StepStarted(step=6, groups=2, policy_version=6, replayed=True))
+    assert "step 6/9 applied again " in plain(header(again, 120)) and "(p50 90.0s)" in plain(header(again, 120))
+    assert "step 6/9 again " in plain(header(again, 80))
+    assert "run 4m50" in plain(header(again, 120))
+    after = scene(*rows, ev.StepStarted(step=6, groups=2, policy_version=6))
+    assert "again" not in plain(header(after, 120))

@@ -107,6 +107,14 @@ SCREENS: dict[str, tuple[Screen, ...]] = {
     ),
     "end": (*PAGES[:4], TRIAL[0]),
     "torn": (PAGES[0], PAGES[1]),
+    "waiting": (PAGES[0], Screen("run-gateway", "5")),
+    "again": (PAGES[0],),
+    "resumed": (
+        PAGES[0],
+        PAGES[1],
+        Screen("run-gateway", "5"),
+        Screen("metrics-figures", "m t left"),
+    ),
     "live": (
         PAGES[0],
         TRIAL[0],
@@ -145,12 +153,22 @@ def torn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def resumed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was killed and resumed, at a Miles gateway."""
+    from made_resumed import make_resumed
+
+    path = tmp_path_factory.mktemp("snapshots") / "resumed"
+    make_resumed(path)
+    return path
+
+
 def seqs(run: Path, kind: type[ev.Event]) -> list[int]:
     return [event.seq for event in RunRecord(run).journal.events() if isinstance(event, kind)]
 
 
 @pytest.fixture(scope="module")
-def moments(operated: Path) -> dict[str, int]:
+def moments(operated: Path, resumed: Path) -> dict[str, int]:
     """The last event of each moment."""
     held = seqs(operated, ev.TrialHeld)[0]
     return {
@@ -160,6 +178,9 @@ def moments(operated: Path) -> dict[str, int]:
         "retried": seqs(operated, ev.TrialRetried)[0] + 20,
         "alarm": seqs(operated, ev.AlarmOpened)[1] + 120,
         "end": seqs(operated, ev.RunFinished)[0],
+        "waiting": seqs(resumed, ev.GatewayWaiting)[0] + 1,
+        "again": seqs(resumed, ev.StepStarted)[-2] + 30,
+        "resumed": seqs(resumed, ev.Note)[-1],
     }
 
 
@@ -267,7 +288,8 @@ def shelf() -> Iterator[Shelf]:
 async def test_screens(
     moment: str, size: tuple[int, int], shelf: Shelf, request: pytest.FixtureRequest, moments: dict[str, int]
 ) -> None:
-    run = request.getfixturevalue("torn" if moment == "torn" else "operated")
+    runs = {"torn": "torn", "waiting": "resumed", "again": "resumed", "resumed": "resumed"}
+    run = request.getfixturevalue(runs.get(moment, "operated"))
     if moment == "list":
         request.getfixturevalue("listed")
     elif moment in ("nothing", "held"):

@@ -10,7 +10,9 @@ from console.state.sanitize import sanitize
 from console.tui.glyphs import spark
 from console.tui.panes.header import disk_is_low, dollars, percentile
 from console.tui.picture import Scene
-from console.tui.text import Line, Span, clock, count, fit, line, number, short_time
+from console.tui.text import Line, Span, clock, count, fit, line, number, short_time, wrap
+
+_TROUBLE_ROWS = 3
 
 
 def capture_title(scene: Scene) -> tuple[str, str]:
@@ -44,7 +46,8 @@ def capture_lines(scene: Scene, cells: int, rows: int) -> list[Line]:
         return line(Span(f" {name:<8} ", "muted"), Span(text, role))
 
     b = state.sandboxes
-    lines = [line(Span(f" {one.text}", "limit")) for one in troubles(state, scene.now) if not scene.dead]
+    held_up = [] if scene.dead else troubles(state, scene.now)
+    lines = [line(" ", *part) for one in held_up for part in wrap(one.text, cells - 2, "limit")[:_TROUBLE_ROWS]]
     lines += [
         row("rtt", "--" if g.latency_ms is None else short_time(g.latency_ms / 1000), g.latencies),
         row("queue", "--" if g.queued is None else str(g.queued), g.queues),

@@ -243,7 +243,7 @@ class _Table:
         if group.task in self.scene.state.quarantined:
             return Span("quarantined" if self.note >= 22 else "quarant.", "limit")
         if reused := sum(t.reused for t in group.trials):
-            return Span(f"{reused} reused" if self.note < 22 else f"{reused} trials reused", "muted")
+            return Span(f"{reused} reused", "muted")
         return Span("kept", "muted") if group.kept else Span("")
 
 

@@ -239,11 +239,12 @@ def plumbing(scene: Scene, cells: int) -> Line:
     boxes = [Span("sandboxes unknown" if scene.dead else f"sandboxes {state.sandboxes_live}")]
     for number, word in ((len(state.sandboxes_left), "left"), (len(state.sandboxes.orphaned), "orphaned")):
         if number:
-            boxes += [Span(" "), Span(f"{number} {word}", "limit")]
+            boxes += [Span(", "), Span(f"{number} {word}", "limit")]
     if state.sandboxes.cost is not None and cells >= BROAD:
         boxes.append(Span(f" {dollars(state.sandboxes.cost)}", "muted"))
     low = disk_is_low(state)
-    parts = [(0, line(" ", *_gateway(scene, wide), " ")), (0, capture), (4, tuple(boxes))]
+    unused = bool(state.sandboxes_left or state.sandboxes.orphaned)
+    parts = [(0, line(" ", *_gateway(scene, wide), " ")), (0, capture), (1 if unused else 4, tuple(boxes))]
     parts.append((1 if low else 6, _disk(state, low) if low or cells >= BROAD else ()))
     parts += [(2, one) for one in _budgets(scene)]
     if state.quarantined and cells >= BROAD:
