@@ -71,10 +71,14 @@ _RULES = (
     _rule(r"(?P<field>(?:lora_config\.)?train_(?:attn|mlp|unembed))\b.{0,40}?(?:conflicts|layout|must)", _layout),
     _rule(r"this gateway serves '(?P<name>[^']{1,200})', not '(?P<asked>[^']{1,200})'", _served),
     _rule(
+        r"base_model '(?P<asked>[^']{1,200})' is not served here; this gateway serves '(?P<name>[^']{1,200})'", _served
+    ),
+    _rule(
         r"was saved with (?P<field>\w{1,40})=(?P<saved>[^;]{1,120}); this model expects \w+=(?P<now>[^\s\"}]{1,120})",
         _checkpoint,
     ),
     _rule(r"unknown loss_fn '(?P<asked>\w{1,40})'(?:; known: \[(?P<known>[^\]]{1,200})\])?", _loss),
+    _rule(r"loss_fn '(?P<asked>\w{1,40})' is not supported(?:; use one of (?P<known>[\w, ]{1,200}))?", _loss),
     _rule(
         r"ttl_seconds is not supported",
         "config.ttl_seconds: checkpoints of this gateway do not expire; set config.ttl_seconds=None",
@@ -100,14 +104,14 @@ _RULES = (
         r"api_key must start with", "TINKER_API_KEY: the SDK takes keys that begin with tml- only; export such a one"
     ),
     _rule(
-        r"does not belong to this tenant",
+        r"does not belong to this tenant|belongs to another API key",
         "TINKER_API_KEY: the checkpoint or model belongs to another key; use the one that it was made with",
     ),
     _rule(
         r"exceeds max_tokens_per_datum|tokens exceeds \d+",
         "console.context_window: a trajectory is longer than the gateway trains; lower it to the gateway's window",
     ),
-    _rule(r"(?:adapter|checkpoint|weights?) '?[^']{1,128}'? already exists?", _EXISTS),
+    _rule(r"(?:checkpoint|weights) '[^']{1,128}' already exist|tinker://\S{1,300} exists", _EXISTS),
 )
 
 
