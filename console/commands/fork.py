@@ -173,7 +173,7 @@ class Fork:
         if options.embedded and store_of(options) != store_of(self._parent):
             self._copy(made)
         if self._optimizer:
-            (made / "checkpoints.jsonl").write_text(json.dumps(self._row(ancestor)) + "\n")
+            (made / "checkpoints.jsonl").write_text(json.dumps(self._row()) + "\n")
 
     def _copy(self, made: Path) -> None:
         """Take the checkpoint along: two gateways must not share a directory, and the parent's may be removed."""
@@ -187,15 +187,11 @@ class Fork:
             if not copy_checkpoint(source, path, target) and path == chosen.state_path:
                 raise UsageError(f"checkpoint {chosen.name}: {path} is no longer in {source}; name another one")
 
-    def _row(self, ancestor: Ancestor) -> dict[str, Any]:
-        """The cookbook's row of the checkpoint. Further keys are kept by the cookbook and harm nothing."""
+    def _row(self) -> dict[str, Any]:
+        """The cookbook's row of the checkpoint."""
         chosen = self._chosen
         row: dict[str, Any] = {"name": chosen.name, "batch": chosen.step, "state_path": chosen.state_path}
-        if chosen.sampler_path is not None:
-            row["sampler_path"] = chosen.sampler_path
-        if chosen.policy_version is not None:
-            row["policy_version"] = chosen.policy_version
-        return row | {"weights": chosen.weights, "fork_of": ancestor.run_id or ancestor.run_dir}
+        return row if chosen.sampler_path is None else row | {"sampler_path": chosen.sampler_path}
 
 
 def _options(parent: RunOptions, words: list[str], chosen: Checkpoint, weights_only: bool) -> RunOptions:

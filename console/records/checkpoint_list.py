@@ -11,6 +11,7 @@ import msgspec
 from console.errors import RecordingError
 from console.journal.events import CheckpointSaved, StepFinished
 from console.journal.reader import Journal
+from console.records.manifest import read_manifest
 
 
 class Checkpoint(msgspec.Struct, kw_only=True, frozen=True):
@@ -19,7 +20,7 @@ class Checkpoint(msgspec.Struct, kw_only=True, frozen=True):
     Attributes:
         name: as saved; step: steps that are in it, and the step a resume goes on with.
         state_path: weights and optimizer, where the gateway has them; sampler_path: the weights for sampling.
-        kind: periodic, rolling, final, stop or request; fork for the one that the run began with.
+        kind: start, periodic, rolling, final, stop or request; fork for the one that the run began with.
         saved: Unix seconds, None when the journal does not tell.
         policy_version: optimiser steps behind the weights; weights: their name, empty when unknown.
     """
@@ -41,21 +42,29 @@ def list_checkpoints(run_dir: Path) -> list[Checkpoint]:
         RecordingError: the cookbook's file cannot be read.
     """
     saved, versions = _from_journal(run_dir)
+    try:
+        ancestors = {ancestor.path: ancestor for ancestor in read_manifest(run_dir).lineage}
+    except RecordingError:
+        ancestors = {}
     found = []
     for row in checkpoint_rows(run_dir):
         path, step = str(row["state_path"]), int(row["batch"])
-        event = saved.get(path)
-        given = row.get("policy_version")
+        event, ancestor = saved.get(path), ancestors.get(path)
+        kind, weights, version = "rolling" if row.get("rolling") else "", "", versions.get(step)
+        if ancestor is not None:
+            kind, weights, version = "fork", ancestor.weights, ancestor.policy_version
+        elif event is not None:
+            kind, weights = event.kind, event.weights
         found.append(
             Checkpoint(
                 name=str(row.get("name", "")),
                 step=step,
                 state_path=path,
                 sampler_path=row["sampler_path"] if isinstance(row.get("sampler_path"), str) else None,
-                kind=event.kind if event else "rolling" if row.get("rolling") else "fork" if row.get("fork_of") else "",
-                saved=event.ts if event else None,
-                policy_version=given if isinstance(given, int) else versions.get(step),
-                weights=event.weights if event else str(row.get("weights", "")),
+                kind=kind,
+                saved=event.ts if event is not None else None,
+                policy_version=version,
+                weights=weights,
             )
         )
     return found

@@ -98,7 +98,8 @@ def test_a_run_its_resume_and_its_forks(tmp_path):
     assert (ancestor.run_id, ancestor.checkpoint, ancestor.step) == (manifest.run_id, "000001", 1)
     assert ancestor.path == first.state_path and ancestor.optimizer
     assert read_manifest(fork_dir).run_id != manifest.run_id
-    options, last = recorded_options(fork_dir), list_checkpoints(fork_dir)[-1]
+    options, (begun_with, *_, last) = recorded_options(fork_dir), list_checkpoints(fork_dir)
+    assert (begun_with.kind, begun_with.policy_version, last.policy_version) == ("fork", 1, 2)
     assert (options.value("config.learning_rate"), options.console.name) == (1e-12, None)
     assert meta(options, last.state_path)["optimizer_steps"] == 2
     kept, now = adapter(parent, first.state_path), adapter(options, last.state_path)
