@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -152,9 +153,9 @@ def _file(path: Path) -> CapturedTrialFile:
     while file.refresh() and not file.complete and not file.damage:
         pass
     if file.damage:
-        raise RecordingError(file.damage)
+        raise RecordingError(file.damage.removeprefix(f"{path.parent}{os.sep}"))
     if file.sealed is None:
-        raise RecordingError(f"{path}: it was not sealed")
+        raise RecordingError("it was not sealed")
     return file
 
 
