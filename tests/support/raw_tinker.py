@@ -20,6 +20,9 @@ class RawTinker:
     """
 
     def __init__(self, url: str, key: str, model: str) -> None:
+        from tinker.proto import tinker_public_pb2  # takes seconds: not while a lease runs
+
+        self._messages: Any = tinker_public_pb2
         headers = {"X-API-Key": key} if key else {}
         self.http = httpx.Client(base_url=url + "/api/v1", headers=headers, timeout=60)
         self.model = model
@@ -62,8 +65,7 @@ class RawTinker:
 
     def train(self, model_id: str, seq_id: int, loss: str = "cross_entropy", *, copies: int = 1) -> httpx.Response:
         """A forward_backward of equal data."""
-        from tinker.proto import tinker_public_pb2 as messages
-
+        messages = self._messages
         message = messages.ForwardBackwardRequest(model_id=model_id, seq_id=seq_id, loss_fn=loss)
         for _ in range(copies):
             datum = message.data.add()
