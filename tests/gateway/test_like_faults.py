@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import httpx
@@ -71,3 +72,31 @@ async def test_down_and_up_on_the_same_port(tiny_gateway: Served) -> None:
             await client.get(url)
         faulty.upstream = tiny_gateway.url
         assert (await client.get(url)).status_code == 200
+
+
+async def test_the_sdk_comes_through_what_passes(tiny_gateway: Served) -> None:
+    """Each fault happens to the real SDK, over its own transport, and the result is the one without faults."""
+    import tinker
+    from tinker import types
+
+    prompt, params = types.ModelInput.from_ints([5, 6, 7]), types.SamplingParams(max_tokens=8, seed=3, stop=[])
+    async with FaultyGateway(tiny_gateway.url) as faulty:
+        service = tinker.ServiceClient(base_url=faulty.url, api_key="tml-faults")
+        sampler = await service.create_sampling_client_async(base_model="tiny")
+        plain = (await sampler.sample_async(prompt, 1, params)).sequences[0].tokens
+        for fault in (status(503).only(1), paused("busy", poll=0.1).only(2), cut().only(1), truncate().only(1)):
+            faulty.set("retrieve_future", fault)
+            assert (await sampler.sample_async(prompt, 1, params)).sequences[0].tokens == plain, fault
+        assert faulty.faults["retrieve_future"] == 5 and faulty.statuses["retrieve_future", 408] == 2
+        # The gateway has acted on the first request, whose answer was lost: the SDK's repetition is the same sample.
+        faulty.set("asample", lose().only(1))
+        before, sent = await _sampled(tiny_gateway), faulty.counts["asample"]
+        assert (await sampler.sample_async(prompt, 1, params)).sequences[0].tokens == plain
+        assert faulty.counts["asample"] == sent + 2 and await _sampled(tiny_gateway) == before + 8
+        await asyncio.to_thread(service.close("success").result)
+
+
+async def _sampled(gateway: Served) -> int:
+    """Tokens that the gateway itself has sampled."""
+    async with httpx.AsyncClient(headers=_KEY) as client:
+        return (await client.get(gateway.url + "/api/v1/engine_load")).json()["totals"]["sampled"]
