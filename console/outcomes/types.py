@@ -84,7 +84,8 @@ TYPE_RULES: dict[str, TypeRule] = _table(
         "SandboxException SandboxNotRunningException SandboxUnreachableException SandboxNotFoundException "
         "SandboxNotFoundError SandboxTimeoutError TimeoutException NotFoundException FileNotFoundException "
         "RateLimitException ServiceBusyException TemplateException BuildException FileUploadException "
-        "NotEnoughSpaceException InvalidArgumentException CommandExitException GitUpstreamException DaytonaError "
+        "NotEnoughSpaceException InvalidArgumentException CommandExitException GitUpstreamException "
+        "GuestUnresponsiveException VolumeException VolumeNotFoundException VolumePathNotFoundException DaytonaError "
         "DaytonaNotFoundError RemoteError ProcessLookupError SandboxTerminatedError",
     ),
     (_INFRA, "setup", "type.setup", "AgentSetupTimeoutError AgentSetupError"),
@@ -112,7 +113,13 @@ TYPE_RULES: dict[str, TypeRule] = _table(
     (_BAD, "missing", "type.reward_missing", "RewardFileNotFoundError RewardFileEmptyError"),
     (_BAD, "verifier_fault", "type.verifier", "VerifierTimeoutError RegradeError"),
     (_BAD, "non_numeric", "type.reward_unreadable", "VerifierOutputParseError"),
-    (_CONFIG, "key", "type.key", "AuthenticationException AgentAuthenticationError AuthenticationError"),
+    (
+        _CONFIG,
+        "key",
+        "type.key",
+        "AuthenticationException GitAuthException SecretException SecretNotFoundException AgentAuthenticationError "
+        "AuthenticationError",
+    ),
     (_CONFIG, "key", "type.permission", "PermissionDeniedError VercelScopeError"),
     (
         _CONFIG,

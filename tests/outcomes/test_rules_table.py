@@ -283,6 +283,9 @@ def test_what_harbor_refuses_to_create(message: str, outcome: str, cause: str) -
     [
         ("Error response from daemon: manifest for acme/task:7 not found: manifest unknown", "image"),
         ("pull access denied for acme/private, repository does not exist or may require login", "image"),
+        ("Multi-stage Dockerfiles are not supported", "image"),
+        ("No files found in /work/tasks/a/environment/absent.txt", "image"),
+        ("400: Timeout cannot be greater than 1 hours", "option"),
         ("Invalid API key, please check that you have set E2B_API_KEY correctly", "key"),
     ],
 )

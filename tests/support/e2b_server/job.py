@@ -22,6 +22,7 @@ from typing import Any
 from console.outcomes.classes import CallEvidence, OutcomeClass, TrialEvidence, Verdict
 from console.outcomes.rules import classify
 from console.records.sandbox_ledger import LEDGER, LedgerView
+from console.trials.bwrap_policy import error_policy
 from console.trials.orphans import settle
 from console.trials.pool import RunnerPool
 from console.trials.protocol import StartTrial, TrialProgress, TrialReport
@@ -56,6 +57,7 @@ class Kind:
         script: of its agent; deaf: its agent goes on when the sandbox fails; limit: seconds that the agent has.
         faults: for a sandbox name, what the server does to it.
         start_limit: of the sandbox's start, as a share of 600 s; cancel_in: the phase in which the operator cancels it.
+        kwargs: of the E2B environment.
         left: its sandbox cannot be removed as long as the fault is on.
     """
 
@@ -67,6 +69,7 @@ class Kind:
     faults: Callable[[str], Iterable[Fault]] = field(default=lambda _: ())
     start_limit: float | None = None
     cancel_in: str | None = None
+    kwargs: dict[str, Any] = field(default_factory=dict)
     left: bool = False
 
 
@@ -101,6 +104,12 @@ KINDS: dict[str, Kind] = {
         faults=lambda name: [Fault(at="create", do="hang", sandbox=name, after=True)],
     ),
     "cancelled in mid-agent": Kind(outcome=CANCELLED, script="sleep 60", cancel_in="agent"),
+    "short lease, renewed": Kind(
+        reward=1.0, script=f"sleep 4; {SOLVE}", kwargs={"sandbox_timeout_sec": 3, "renew_interval_sec": 0.5}
+    ),
+    "short lease, not renewed": Kind(
+        outcome=INFRASTRUCTURE, script="sleep 60", kwargs={"sandbox_timeout_sec": 3, "renew_interval_sec": 0}
+    ),
     "lease over in mid-agent": Kind(outcome=INFRASTRUCTURE, script="sleep 60", faults=_run("kill", "sleep 60")),
     "lease over in mid-agent, agent goes on": Kind(
         outcome=INFRASTRUCTURE, script="sleep 60", deaf=True, faults=_run("kill", "sleep 60")
@@ -179,7 +188,8 @@ def spec_of(trial: Trial, task: Path, directory: Path) -> StartTrial:
         "trial_name": trial.name,
         "trials_dir": str(directory / "trials"),
         "agent": agent | ({"override_timeout_sec": kind.limit} if kind.limit else {}),
-        "environment": {"type": "e2b"},
+        "environment": {"type": "e2b", "kwargs": kind.kwargs},
+        "override_error_policy": error_policy(),
     }
     if kind.start_limit:
         config["environment_build_timeout_multiplier"] = kind.start_limit
