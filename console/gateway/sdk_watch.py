@@ -9,7 +9,6 @@ order.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import time
@@ -25,6 +24,7 @@ from tinker.lib.api_future_impl import _APIFuture
 
 from console.errors import UsageError
 from console.gateway.health import SdkFigures
+from console.gateway.seam import Seam
 
 OPERATIONS = {
     "asample": "sample",
@@ -80,7 +80,7 @@ class SdkWatch:
         self._heartbeat: float | None = None
         self._contact: float | None = None
         self._holders: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._installed: list[tuple[type, str, Any, Any]] = []
+        self._seam = Seam()
         self._on = False
 
     # --- the seam ---
@@ -100,36 +100,19 @@ class SdkWatch:
                     "of quarterdeck's extra `engine`"
                 )
         self._on = True
-        self._wrap(AsyncTinker, "request", self._requesting)
-        self._wrap(_APIFuture, "_result_async", self._awaiting)
-
-    def _wrap(self, owner: type, name: str, make: Callable[[Any], Any]) -> None:
-        own = name in vars(owner)
-        before = getattr(owner, name)
-        wrapper = make(before)
-        setattr(owner, name, wrapper)
-        self._installed.append((owner, name, wrapper, before if own else None))
+        self._seam.wrap(AsyncTinker, "request", self._requesting)
+        self._seam.wrap(_APIFuture, "_result_async", self._awaiting)
 
     def undo(self) -> None:
-        """Stop watching. Where another wrapper was put around ours, ours stays beneath it and only passes on."""
+        """Stop watching, and forget what was seen."""
         self._on = False
-        for owner, name, wrapper, before in self._installed:
-            if vars(owner).get(name) is not wrapper:
-                continue
-            if before is None:  # it was inherited
-                delattr(owner, name)
-            else:
-                setattr(owner, name, before)
-        self._installed = []
+        self._seam.undo()
         with self._lock:
             self._open.clear()
             self._heartbeat = self._contact = None
 
     def _requesting(self, before: Any) -> Any:
-        @functools.wraps(before)
         async def request(client: Any, cast_to: Any, options: Any, **more: Any) -> Any:
-            if not self._on:
-                return await before(client, cast_to, options, **more)
             route = str(options.url).rsplit("/", 1)[-1]
             sent = self._clock()
             number = self._begin(_Promise(OPERATIONS[route], sent)) if route in OPERATIONS else None
@@ -149,10 +132,7 @@ class SdkWatch:
         return request
 
     def _awaiting(self, before: Any) -> Any:
-        @functools.wraps(before)
         async def result(future: Any, *args: Any, **more: Any) -> Any:
-            if not self._on:
-                return await before(future, *args, **more)
             kind = KINDS.get(str(future.request_type), "other")
             number = self._begin(_Promise(kind, self._clock(), str(future.request_id)))
             with self._lock:
