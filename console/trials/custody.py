@@ -207,7 +207,7 @@ class _Guard:
             async with asyncio.timeout(_CONFIRM_LIMIT):
                 return await self._confirm(self._finder, entry, trouble)
         except TimeoutError:
-            why = f"not confirmed within {_CONFIRM_LIMIT:.0f} s" + (f"; {_line(trouble)}" if trouble else "")
+            why = f"not confirmed within {_CONFIRM_LIMIT:g} s" + (f"; {_line(trouble)}" if trouble else "")
             return Left(ts=time.time(), name=name, why=why)
 
     async def _confirm(self, finder: Finder, entry: Entry, trouble: Exception | None) -> Record:

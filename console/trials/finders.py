@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -133,18 +135,20 @@ class BwrapFinder:
                 signal.pidfd_send_signal(fd, signal.SIGKILL)
             _wait(fd, _DEATH_LIMIT)
             os.close(fd)
-        why = ""
-        for root in _roots(entry.made):
-            try:
-                remove_root(root)
-            except OSError as error:
-                why = f"{root} cannot be removed: {error.strerror}"
+        for pause in (0.0, 0.1, 0.5, 1.0):  # the warden of a runner that died just now removes them too
+            time.sleep(pause)
+            why = ""
+            for root in _roots(entry.made):
+                try:
+                    remove_root(root)
+                except OSError as error:
+                    why = f"{root} cannot be removed: {error.strerror}"
+            if not why:
+                break
         return why
 
 
 def _wait(pidfd: int, seconds: float) -> None:
-    import select
-
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     poll.poll(seconds * 1000)
