@@ -17,7 +17,7 @@ import tinker
 from tinker.lib.public_interfaces.service_client import ServiceClient
 
 from console.errors import GatewayLostError
-from console.gateway.profiles import PROFILES
+from console.gateway.profiles import PROFILES, GatewayProfile
 from console.gateway.slots import MARGIN, waiting
 from console.gateway.translation import installed
 from tests.gateway.conftest import Served, serve
@@ -52,19 +52,19 @@ def beating(http: httpx.Client, session: str) -> Iterator[threading.Event]:
 
 
 @contextlib.contextmanager
-def connected(miles: Served) -> Iterator[Any]:
+def connected(gateway: Served, profile: GatewayProfile = PROFILE) -> Iterator[Any]:
     """A client of the real SDK, whose session lives as long as the block."""
-    with installed(PROFILE), miles.http(KEY) as http:
-        client = tinker.ServiceClient(base_url=miles.url, api_key=KEY)
+    with installed(profile), gateway.http(KEY) as http:
+        client = tinker.ServiceClient(base_url=gateway.url, api_key=KEY)
         with beating(http, client.holder.get_session_id()):
             yield client
         client.holder.close()
 
 
 @contextlib.contextmanager
-def trained_upon(miles: Served) -> Iterator[threading.Event]:
+def trained_upon(gateway: Served) -> Iterator[threading.Event]:
     """Somebody else has the slot until the end of the block, or dies with the event, as an engine that crashes."""
-    with miles.http("tml-other") as http:
+    with gateway.http("tml-other") as http:
         while True:
             session = http.post("/create_session", json={"tags": [], "sdk_version": "0.26.2"}).json()["session_id"]
             body = {"session_id": session, "model_seq_id": 0, "base_model": "tiny", "lora_config": {"rank": 4}}
@@ -127,12 +127,15 @@ async def test_a_dead_engines_slot_is_waited_for(miles: Served, service: Any) ->
     assert client.get_info().lora_rank == 4
 
 
-async def test_a_resume_waits_as_well(miles: Served) -> None:
-    with connected(miles) as service, waiting(PROFILE, slot_wait=60, on_wait=Told(), every=0.1):
+@pytest.mark.parametrize("kind", ["translated", "created by loading"])
+async def test_a_resume_waits_as_well(request: pytest.FixtureRequest, kind: str) -> None:
+    gateway: Served = request.getfixturevalue("miles" if kind == "translated" else "narrow_gateway")
+    profile = PROFILE if kind == "translated" else PROFILES["embedded"]
+    with connected(gateway, profile) as service, waiting(profile, slot_wait=60, on_wait=Told(), every=0.1):
         state = service.create_lora_training_client("tiny", rank=4).result().save_state("left").result().path
-    with trained_upon(miles) as dead, connected(miles) as service:
+    with trained_upon(gateway) as dead, connected(gateway, profile) as service:
         told = Told(dead)
-        with waiting(PROFILE, slot_wait=60, on_wait=told, every=0.1):
+        with waiting(profile, slot_wait=60, on_wait=told, every=0.1):
             client = await service.create_training_client_from_state_with_optimizer_async(state)
         assert client.get_info().lora_rank == 4
     assert told.said[-1] == ("", 0.0) and len(told.said) > 1 and "crashed" not in told.said[0][0]
