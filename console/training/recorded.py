@@ -46,7 +46,10 @@ class RecordedTrial(msgspec.Struct, kw_only=True, frozen=True):
         """What was captured, from the disk: for a worker thread. Raises RecordingError, OSError."""
         if self.path is None:
             raise RecordingError(f"{self.key}: nothing of it was captured")
-        return _captured(_file(self.path), self.end)
+        try:
+            return _captured(_file(self.path), self.end)
+        except RecordingError as error:
+            raise RecordingError(f"{self.key}: {error}; resume the run, and the trial runs again") from error
 
 
 class RecordedGroup(msgspec.Struct, kw_only=True, frozen=True):
@@ -150,8 +153,11 @@ def _key(end: ev.TrialFinished) -> str:
 def _file(path: Path) -> CapturedTrialFile:
     """The file, looked at to its end. Raises RecordingError: it is damaged, not sealed, or gone; OSError."""
     file = CapturedTrialFile(path)
-    while file.refresh() and not file.complete and not file.damage:
-        pass
+    while there := file.refresh():
+        if file.complete or file.damage:
+            break
+    if not there:
+        raise RecordingError("the file of its captured calls is gone")
     if file.damage:
         raise RecordingError(file.damage.removeprefix(f"{path.parent}{os.sep}"))
     if file.sealed is None:
