@@ -54,11 +54,14 @@ def cause_of(error: BaseException) -> Cause:
     """The cause that an exception of the training loop stands for."""
     from console.errors import GatewayLostError, QuarterdeckError
     from console.gateway.loss import is_gateway_loss
+    from console.gateway.refusals import explain
 
     text = one_line(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
     if isinstance(error, QuarterdeckError):
         status = "stopped" if error.exit_code == 4 else "failed"
         return Cause(status=status, exit_code=error.exit_code, reason=one_line(str(error)))
+    if (mistake := explain(error)) is not None:
+        return Cause(status="failed", exit_code=mistake.exit_code, reason=one_line(str(mistake)))
     if is_gateway_loss(error):
         return Cause(status="failed", exit_code=GatewayLostError.exit_code, reason=f"gateway lost: {text}")
     return Cause(status="failed", exit_code=7, reason=text)

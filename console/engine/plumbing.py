@@ -1,21 +1,29 @@
-"""What a run stands on: the health of its gateway, and the totals that are reported."""
+"""The totals that a run reports: what was captured, and its sandboxes."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
 from console.capture.figures import CaptureFigures
-from console.gateway.health import HealthWatch
+from console.errors import RecordingError
 from console.journal import events as ev
+from console.records.sandbox_ledger import LedgerView
 from console.state.model import CaptureState
 from console.training.trial_context import Totals
-
-__all__ = ["HealthWatch", "capture_stats", "report_totals"]
+from console.trials.ledger import process_name
 
 REPORT_SECONDS = 1.0
+COSTS_EVERY = 60.0
+"""Seconds between two reports of sandboxes of which only age and cost have changed."""
+
+log = logging.getLogger(__name__)
 
 
 def capture_stats(totals: Totals, figures: CaptureFigures, before: CaptureState) -> ev.CaptureStats:
@@ -49,12 +57,47 @@ def _sum(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
     return {key: a.get(key, 0) + b.get(key, 0) for key in a.keys() | b.keys()}
 
 
+class SandboxReport:
+    """The run's sandboxes, as its ledger has them; what the engine's own count of live trials knows is added.
+
+    Args:
+        run_dir: the run directory; hourly: USD of an hour of a rented sandbox, None for what is known of its kind.
+    """
+
+    def __init__(self, run_dir: Path, totals: Totals, hourly: float | None) -> None:
+        self._totals, self._hourly = totals, hourly
+        self._ledger = LedgerView(run_dir, process_name(os.getpid()))
+        self._unreadable = False
+
+    def stats(self) -> ev.SandboxStats:
+        """Now. Reads what was added to the ledger since the last time."""
+        try:
+            self._ledger.refresh()
+        except RecordingError as error:
+            if not self._unreadable:
+                log.warning("the sandbox ledger cannot be read: %s", error)
+            self._unreadable = True
+            return ev.SandboxStats(live=self._totals.sandboxes, left=list(self._totals.sandboxes_left))
+        ledger, now = self._ledger, time.time()
+        cost, hours = ledger.cost(now, self._hourly), ledger.hours(now)
+        return ev.SandboxStats(
+            live=ledger.live,
+            left=list(dict.fromkeys([*ledger.left, *self._totals.sandboxes_left])),
+            creating=ledger.creating,
+            orphaned=ledger.orphaned,
+            oldest=ledger.oldest,
+            hours=round(hours, 4) if hours else None,
+            cost=round(cost, 4) if cost is not None else None,
+        )
+
+
 async def report_totals(
-    totals: Totals, captured: Callable[[], ev.CaptureStats], emit: Callable[[ev.Event], None]
+    sandboxes: SandboxReport, captured: Callable[[], ev.CaptureStats], emit: Callable[[ev.Event], None]
 ) -> None:
-    """Report captured tokens and live sandboxes, once a second while they change. `captured`: the totals so far."""
+    """Report captured tokens and sandboxes, once a second while they change. `captured`: the totals so far."""
     capture: ev.CaptureStats | None = None
-    sandboxes: tuple[int, int] | None = None
+    told = ev.SandboxStats()
+    told_at = 0.0
     idle = 0
     while True:
         await asyncio.sleep(REPORT_SECONDS)
@@ -64,7 +107,13 @@ async def report_totals(
         if idle <= 1 and (capture is not None or now != ev.CaptureStats()):
             emit(msgspec.structs.replace(now))
         capture = now
-        live = (totals.sandboxes, len(totals.sandboxes_left))
-        if live != sandboxes:
-            sandboxes = live
-            emit(ev.SandboxStats(live=totals.sandboxes, left=list(totals.sandboxes_left)))
+        live = sandboxes.stats()
+        due = time.monotonic() - told_at >= COSTS_EVERY
+        if live != told and (due or not _same_sandboxes(live, told)):
+            told, told_at = msgspec.structs.replace(live), time.monotonic()
+            emit(live)
+
+
+def _same_sandboxes(a: ev.SandboxStats, b: ev.SandboxStats) -> bool:
+    """Whether they differ in age and cost at most."""
+    return (a.live, a.creating, a.left, a.orphaned) == (b.live, b.creating, b.left, b.orphaned)

@@ -76,6 +76,7 @@ class Engine:
         self.board.on_moved = lambda: self.end(self._moved())
         self.board.notifier = Notifier.of(options.console, self.board.emit)
         before = self.board.view.state
+        self._last_alive = before.ts if before.engines else None
         # Totals are the run's, so that a token budget holds over restarts; what was lost is each engine's own alarm.
         self._totals = Totals(
             calls=before.capture.calls,
@@ -227,8 +228,10 @@ class Engine:
     async def _run(self) -> None:
         from console.engine.workshop import Workshop
 
-        self._workshop = workshop = Workshop(self._options, self.run_dir, self.steering, self._totals, self.board)
-        workshop.on_gateway_death = lambda reason: self.end(Cause(status="failed", exit_code=5, reason=reason))
+        self._workshop = workshop = Workshop(
+            self._options, self.run_dir, self.steering, self._totals, self.board, self._last_alive
+        )
+        workshop.gateway.on_death = lambda reason: self.end(Cause(status="failed", exit_code=5, reason=reason))
         kept = asyncio.ensure_future(asyncio.to_thread(fingerprints.of, self._options))  # seconds with large tasks
         prepare = asyncio.ensure_future(workshop.prepare())
         if not await self._unless_ending(prepare) or not await self._unless_ending(kept):
@@ -244,7 +247,7 @@ class Engine:
         thread = workshop.training(self.run_group, self._should_stop, resume.result())
         self._thread = thread
         finished = self._trained = thread.start()
-        self.board.emit(ev.RunPhase(phase="connecting", detail=workshop.base_url))
+        self.board.emit(ev.RunPhase(phase="connecting", detail=workshop.gateway.base_url))
         try:
             await self._unless_ending(finished)
         finally:
@@ -357,12 +360,13 @@ class Engine:
             log.warning("%s", text)
             with contextlib.suppress(OSError):
                 self.board.emit(ev.Note(text=text, level="warning"))
-        left = sorted(set(self._totals.sandboxes_left))
-        cause = self._causes.final(left)
+        sandboxes = self._workshop.sandboxes() if self._workshop is not None else ev.SandboxStats()
+        left = sorted({*sandboxes.left, *sandboxes.orphaned})
+        cause = self._causes.final([*left, *["one that is being removed"] * sandboxes.live])
         with contextlib.suppress(OSError):
             if self._workshop is not None:
                 self.board.emit(self._workshop.stats())
-            self.board.emit(ev.SandboxStats(live=self._totals.sandboxes, left=left))
+            self.board.emit(sandboxes)
             self.board.check_alarms()
         done = self.board.view.state.steps_done
         finished = ev.RunFinished(status=cause.status, exit_code=cause.exit_code, reason=cause.reason, steps=done)

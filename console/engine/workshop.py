@@ -14,23 +14,22 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import msgspec
 
 from console.capture.address import insecure_allowed
 from console.capture.figures import CaptureFigures
 from console.capture.settings import Budgets, CallSettings
 from console.engine.board import Board
-from console.engine.plumbing import HealthWatch, capture_stats, report_totals
+from console.engine.gateway_link import GatewayLink
+from console.engine.plumbing import SandboxReport, capture_stats, report_totals
 from console.engine.steering import Steering
 from console.engine.tasks import settle, spawn
-from console.errors import GatewayLostError, UsageError
 from console.findings import refuse
 from console.journal import events as ev
 from console.journal.layout import JournalWriteError
 from console.outcomes.rewards import RewardPolicy
 from console.outcomes.rules import classify
-from console.resources import BUNDLED_MODEL, models_dir
+from console.records.sandbox_ledger import LEDGER
 from console.training.options import RunOptions
 from console.training.preflight import check_sandboxes
 from console.training.resume import resume_plan, save_beginning
@@ -56,36 +55,39 @@ TASKS_END_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
 
-EMBEDDED_KEY = "tml-embedded"
-"""The embedded gateway serves this machine and this run only; the SDK insists on a key of this form."""
-
 
 class Workshop:
     """Makes the parts ready and takes them down.
 
     Attributes:
-        context: what trials share; capture: the capture gateway; base_url: the gateway in use.
-        on_gateway_death: called with a reason when the embedded gateway's process ends by itself.
+        context: what trials share; capture: the capture gateway; gateway: the Tinker gateway in use.
+
+    Args:
+        last_alive: when an engine before this one was last alive, Unix seconds, None for no such engine.
     """
 
     context: TrialContext
 
-    def __init__(self, options: RunOptions, run_dir: Path, steering: Steering, totals: Totals, board: Board) -> None:
+    def __init__(
+        self,
+        options: RunOptions,
+        run_dir: Path,
+        steering: Steering,
+        totals: Totals,
+        board: Board,
+        last_alive: float | None = None,
+    ) -> None:
         self._options, self._run_dir, self._totals, self._board = options, run_dir, totals, board
         self._steering = steering
         self._model_name = str(options.value("config.model_name"))
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._embedded: Any = None
         self._pool: Any = None
         self.capture: Capture | None = None
         self.figures = CaptureFigures()
         self._probed = False
         self._captured_before = msgspec.structs.replace(board.view.state.capture)
-        self._health: HealthWatch | None = None
-        # Empty: the hosted service, at the address that the SDK knows. It is not probed.
-        self.base_url = str(options.value("config.base_url") or os.environ.get("TINKER_BASE_URL", ""))
-        self._api_key = os.environ.get("TINKER_API_KEY", "")
-        self.on_gateway_death: Callable[[str], None] = lambda reason: None
+        self.gateway = GatewayLink(options, run_dir, board.emit, last_alive)
+        self._sandboxes = SandboxReport(run_dir, totals, options.harbor.sandbox_cost_per_hour)
 
     async def prepare(self) -> None:
         """Everything up to the first trial.
@@ -98,10 +100,13 @@ class Workshop:
         options = self._options
         runner_log = self._run_dir / "runner.log"
         self._pool = RunnerPool(
-            runners=options.harbor.runners, log_path=runner_log, root_dir=self._run_dir / "sandboxes"
+            runners=options.harbor.runners,
+            log_path=runner_log,
+            root_dir=self._run_dir / "sandboxes",
+            ledger=self._run_dir / LEDGER,
         )
         self._totals.sandboxes_left = self._pool.sandboxes_left  # the pool hears of cancelled trials' too
-        starting = [asyncio.ensure_future(self._pool.start()), asyncio.ensure_future(self._start_gateway())]
+        starting = [asyncio.ensure_future(self._pool.start()), asyncio.ensure_future(self.gateway.start())]
         try:
             # One thread loads, the other core boots gateway and runner; what can be loaded early, is.
             renderer = await asyncio.to_thread(self._load)
@@ -112,11 +117,11 @@ class Workshop:
                 task.cancel()
             await asyncio.gather(*starting, return_exceptions=True)
             raise
-        window = await self._check_gateway()
+        await self.gateway.meet()
         template = load_trial_config(Path(options.harbor.trial_config))
         refuse(await asyncio.to_thread(check_sandboxes, template))
         repair_records(self._run_dir)
-        self.capture = self._make_capture(renderer, window)
+        self.capture = self._make_capture(renderer)
         self.figures = self.capture.figures
         for warning in self.capture.warnings():
             self._board.emit(ev.Note(text=warning, level="warning"))
@@ -137,15 +142,8 @@ class Workshop:
         import_heavy()
         register_bundled_tokenizers()
         if self._options.embedded:
-            register_local_tokenizer(self._model_name, self._embedded_model())
+            register_local_tokenizer(self._model_name, self.gateway.embedded_model)
         return make_renderer(self._model_name, self._options.value("config.renderer_name"))
-
-    def _embedded_model(self) -> Path:
-        """The embedded gateway's model directory. Raises `UsageError` when there is none."""
-        model_dir = Path(self._options.console.embedded_model or models_dir() / BUNDLED_MODEL)
-        if not (model_dir / "config.json").is_file():
-            raise UsageError(f"console.embedded_model={model_dir}: no model in it; name a Hugging Face model directory")
-        return model_dir
 
     def stats(self) -> ev.CaptureStats:
         """The captured totals of the run so far."""
@@ -153,11 +151,12 @@ class Workshop:
 
     def watch(self) -> None:
         """Start health probes, totals, and the watch over the embedded gateway."""
-        if self._health is not None:
-            spawn(self._health.run(), self._tasks)
-        spawn(report_totals(self._totals, self.stats, self._board.emit), self._tasks)
-        if self._embedded is not None:
-            spawn(self._watch_embedded(), self._tasks)
+        self.gateway.watch(self._tasks)
+        spawn(report_totals(self._sandboxes, self.stats, self._board.emit), self._tasks)
+
+    def sandboxes(self) -> ev.SandboxStats:
+        """The run's sandboxes now."""
+        return self._sandboxes.stats()
 
     async def resume(self) -> ResumePlan:
         """What the run begins with; written down when it is resumed, with rows that the engine before owed."""
@@ -193,7 +192,7 @@ class Workshop:
             plan=plan,
             save_beginning=save_beginning(self._options, plan),
         )
-        config = build_cookbook_config(self._options, base_url=self.base_url, log_path=str(self._run_dir))
+        config = build_cookbook_config(self._options, base_url=self.gateway.base_url, log_path=str(self._run_dir))
         return TrainingThread(runtime, config)
 
     def sampling_from(self, sampler: Any) -> None:
@@ -229,7 +228,7 @@ class Workshop:
     async def close(self) -> None:
         """Runner, capture gateway, embedded gateway, in this order."""
         await settle(self._tasks, TASKS_END_SECONDS)
-        for close in (self._close_pool, self._close_capture, self._stop_gateway):
+        for close in (self._close_pool, self._close_capture, self.gateway.close):
             try:
                 await close()
             except Exception:  # the others must go all the same
@@ -243,49 +242,9 @@ class Workshop:
         if self.capture is not None:
             await self.capture.close()
 
-    async def _stop_gateway(self) -> None:
-        if self._embedded is not None:
-            await self._embedded.stop()
-
-    # --- gateway ----------------------------------------------------------------------------------------------------
-
-    async def _start_gateway(self) -> None:
-        options = self._options
-        if not options.embedded:
-            return
-        from console.gateway.embedded.launch import start_embedded
-
-        self._api_key = EMBEDDED_KEY
-        os.environ["TINKER_API_KEY"] = EMBEDDED_KEY
-        self._embedded = await start_embedded(
-            self._embedded_model(),
-            name=self._model_name,
-            checkpoints=Path(options.console.embedded_checkpoints or self._run_dir / "gateway"),
-            log_path=self._run_dir / "gateway.log",
-        )
-        self.base_url = self._embedded.url
-
-    async def _watch_embedded(self) -> None:
-        code = await self._embedded.process.wait()
-        self.on_gateway_death(f"the embedded gateway ended with exit code {code}; see gateway.log in the run directory")
-
-    async def _check_gateway(self) -> int | None:
-        """Probe once; the context window that the gateway names for the model, None when it names none."""
-        if not self.base_url:
-            return None
-        self._health = HealthWatch(self.base_url, self._api_key, self._options.console.probe_interval, self._board.emit)
-        async with httpx.AsyncClient(trust_env=False) as client:
-            health = await self._health.once(client)
-        if not health.reachable:
-            raise GatewayLostError(f"config.base_url={self.base_url}: gateway unreachable: {health.detail}")
-        served = {model.name: model.context_window for model in health.models}
-        if served and self._model_name not in served:
-            raise UsageError(f"config.model_name={self._model_name}: this gateway serves {', '.join(sorted(served))}")
-        return served.get(self._model_name)
-
     # --- trials -----------------------------------------------------------------------------------------------------
 
-    def _make_capture(self, renderer: Any, window: int | None) -> Capture:
+    def _make_capture(self, renderer: Any) -> Capture:
         from console.capture.journal import CallJournal
         from console.capture.rendering import PolicyRenderer
         from console.capture.server import Capture
@@ -302,7 +261,7 @@ class Workshop:
                 model=self._model_name,
                 sampling=harbor.sampling,
                 max_tokens=int(self._options.value("config.max_tokens")),
-                window=window,
+                window=self.gateway.window,
                 train=harbor.train,
                 history_thinking=harbor.history_thinking,
                 budgets=Budgets(
@@ -320,7 +279,7 @@ class Workshop:
             tls_certificate=harbor.tls_certificate,
             tls_key=harbor.tls_key,
             allow_insecure=insecure_allowed(harbor.allow_insecure, os.environ),
-            outage=self._health.outage if self._health is not None else lambda since: 0.0,
+            outage=self.gateway.outage,
         )
 
     def _classifier(self) -> Callable[[Any], Any]:

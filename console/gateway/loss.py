@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _SAID = (
     *("unknown session", "unknown model", "unknown or expired", "unknown to this gateway"),
-    *("was unloaded", "lease expired", "session was finished", "connection refused"),
+    *("was unloaded", "lease expired", "session was finished", "connection refused", "restore from a checkpoint"),
 )
 """What gateways say when they have forgotten a session or a model. A missing checkpoint is another matter."""
 
