@@ -46,12 +46,21 @@ def gateway_options(options: RunOptions, env: Mapping[str, str]) -> Iterator[Fin
             remedy="write it as http://HOST:PORT",
         )
     yield from _key(env)
-    if base_url is None:
+    elsewhere = env.get("TINKER_BASE_URL", "").strip()
+    if base_url is None and elsewhere and not is_url(elsewhere):
+        yield Finding(
+            code="gateway.url",
+            object="TINKER_BASE_URL",
+            message="is not an http address",
+            remedy="write it as http://HOST:PORT, or unset it and set config.base_url",
+        )
+    elif base_url is None:
         yield Finding(
             code="gateway.hosted",
             level=NOTE,
             object="config.base_url",
-            message="is not set: this trains on the hosted Tinker service",
+            message="is not set: this trains "
+            + ("where TINKER_BASE_URL says" if elsewhere else "on the hosted Tinker service"),
         )
 
 
@@ -103,10 +112,11 @@ def is_url(text: str) -> bool:
 async def preflight_gateway(options: RunOptions, env: Mapping[str, str]) -> list[Finding]:
     """Findings about a gateway that somebody else runs: whether it answers, what it is, serves and takes.
 
-    Five requests at most, none of which changes anything there. The hosted service by default is not asked.
+    Five requests at most, none of which changes anything there. Without an address, which means the hosted service,
+    nobody is asked.
     """
-    base_url = options.value("config.base_url")
-    if options.embedded or base_url is None or not is_url(base_url):
+    base_url = options.value("config.base_url") or env.get("TINKER_BASE_URL", "").strip()
+    if options.embedded or not is_url(base_url):
         return []
     import httpx
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import msgspec
 import pytest
 from gateway_faults import FaultyGateway, answer, cut, hang, status
 from starlette.applications import Starlette
@@ -193,6 +194,13 @@ async def test_preflight_asks_and_refuses(
     assert [f"{finding.level} {finding.code}" for finding in findings] == found
     assert all(finding.remedy or finding.level == "note" for finding in findings)
     assert all("\n" not in finding.line() and KEY not in finding.line() for finding in findings)
+
+
+async def test_preflight_asks_where_the_environment_says(miles_gateway: Served) -> None:
+    asked = msgspec.structs.replace(options(miles_gateway), config={"model_name": "tiny", "max_tokens": 64})
+    assert asked.value("config.base_url") is None
+    found = await preflight_gateway(asked, {"TINKER_API_KEY": KEY, "TINKER_BASE_URL": miles_gateway.url})
+    assert "gateway.ttl" in [finding.code for finding in found]
 
 
 def test_the_profiles_agree_with_what_the_gateways_do() -> None:

@@ -143,6 +143,17 @@ def test_a_key_that_the_sdk_takes(key: str) -> None:
     assert list(gateway_options(parse(REFERENCE), {"TINKER_API_KEY": key})) == []
 
 
+def test_the_address_may_come_from_the_environment() -> None:
+    words = [word for word in REFERENCE if not word.startswith("config.base_url")]
+    env = {"TINKER_API_KEY": "tml-t", "TINKER_BASE_URL": "http://elsewhere:10613"}
+    (finding,) = gateway_options(parse(words), env)
+    assert (finding.level, finding.code) == ("note", "gateway.hosted") and "TINKER_BASE_URL" in finding.message
+    (finding,) = gateway_options(parse(words), env | {"TINKER_BASE_URL": "elsewhere"})
+    assert (finding.level, finding.code, finding.object) == ("error", "gateway.url", "TINKER_BASE_URL")
+    (finding,) = gateway_options(parse(words), env | {"TINKER_BASE_URL": ""})
+    assert "the hosted Tinker service" in finding.message
+
+
 # --- the launch command ---
 
 
