@@ -107,7 +107,8 @@ def test_skyrl_knows_no_tenants_and_says_little(skyrl: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--like", "cloud"], ["--train", "attn,head"], ["--max-rank", "0"], ["--poll", "-1"]]
+    "arguments",
+    [["--like", "cloud"], ["--train", "attn,head"], ["--max-rank", "0"], ["--poll", "-1"], ["--train", "attn"]],
 )
 def test_bad_options_exit_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2

@@ -152,9 +152,7 @@ class Gateway:
             RequestProblem: 400.
         """
         if name is not None and name != self.settings.name:
-            raise RequestProblem(
-                400, f"base_model {name!r} is not served here; this gateway serves {self.settings.name!r}"
-            )
+            raise RequestProblem(400, self.settings.like.wrong_model.format(asked=name, served=self.settings.name))
 
     def run_in_order(
         self,

@@ -30,6 +30,7 @@ class Likeness:
         unknown, gone, invalid: the HTTP status for an id that was never there, for one that has ended, and for a body
             that does not fit the route.
         future_unknown, session_unknown: the same for promises, and for a heartbeat's session.
+        wrong_model: what is said to who asks for another base model; {asked} and {served} are filled in.
         error_field: the name under which an error says what is wrong.
         absent: routes (without `/api/v1/`) that do not exist, with all below them.
         strict: bodies are held to the request models of SDK 0.26.2, which refuse fields that came later.
@@ -63,6 +64,7 @@ class Likeness:
     invalid: int = 400
     future_unknown: int = 410
     session_unknown: int = 410
+    wrong_model: str = "base_model {asked!r} is not served here; this gateway serves {served!r}"
     error_field: str = "detail"
     absent: frozenset[str] = frozenset()
     strict: bool = False
@@ -108,6 +110,7 @@ MILES = Likeness(
     open_descriptions=True,
     unknown=400,
     gone=400,
+    wrong_model="this gateway serves {served!r}, not {asked!r}",
     error_field="error",
     absent=frozenset({"training_runs", "checkpoints", "sessions", "unload_model"}),
     strict=True,

@@ -89,12 +89,16 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add("--max-rows", type=_positive, default=64, help="sequences sampled at a time (default: %(default)s)")
     add("--max-queued", type=_positive, metavar="N", help="sequences that may wait; then 429 (default: 512)")
-    add("--max-models", type=_positive, metavar="N", help="models in training at a time (default: 8; miles: 1)")
+    add(
+        "--max-models",
+        type=_positive,
+        metavar="N",
+        help="models in training at a time (default: 8; miles: 1; hosted: 64)",
+    )
     add("--max-rank", type=_positive, metavar="N", help="the highest LoRA rank (default: 1024; miles: 16)")
     add(
         "--train",
         type=_layers,
-        default=frozenset(_LAYERS),
         metavar="LAYERS",
         help="the layers that every model trains, with --like miles: attn, mlp, unembed, with commas (default: all)",
     )
@@ -136,6 +140,10 @@ def _serve(arguments: argparse.Namespace) -> int:
     # What can be refused is refused before torch is imported, which takes seconds.
     from console.gateway.embedded.config import load_config
 
+    if arguments.train is not None and not LIKENESSES[arguments.like].fixed_layout:
+        raise UsageError(
+            f"--train is not for --like {arguments.like}: there each model says what it trains; leave it out"
+        )
     if arguments.model is None:
         arguments.model = models_dir() / BUNDLED_MODEL
         arguments.name = arguments.name or BUNDLED_NAME
@@ -194,7 +202,7 @@ def _load(arguments: argparse.Namespace, name: str, checkpoints: Path) -> tuple[
         name=name,
         like=like,
         max_rank=arguments.max_rank or like.max_rank,
-        train=arguments.train,
+        train=arguments.train or frozenset(_LAYERS),
         max_rows=max(1, min(arguments.max_rows, fitting)),
         max_models=arguments.max_models or like.max_models,
         max_queued=arguments.max_queued or like.max_queued,
