@@ -179,13 +179,20 @@ def orphaned_sandboxes(case: Case) -> Iterator[Check]:
     runs: dict[str, None] = {}
     unread: list[str] = []
     looked = 0
+    here = socket.gethostname()
     until = time.monotonic() + LOOK_SECONDS
     known = [entry for entry in reversed(_known(case)) if (Path(entry.run_dir) / LEDGER).exists()]
     for entry in known:
         if looked and time.monotonic() > until:
             break
         looked += 1
-        view = LedgerView(entry.run_dir, f"{entry.pid}-{start_ticks(entry.pid)}" if engine_alive(entry) else "")
+        if entry.host not in ("", here):
+            if engine_alive(entry):  # by its journal: what of the ledger is its own, cannot be told from here
+                continue
+            engine = ""
+        else:
+            engine = f"{entry.pid}-{start_ticks(entry.pid)}"  # a process that is gone, or another one, owns none
+        view = LedgerView(entry.run_dir, engine)
         try:
             view.refresh()
         except RecordingError:

@@ -74,6 +74,10 @@ def test_options_that_do_not_fit(capsys: pytest.CaptureFixture[str], tmp_path: P
     for object_ in ("config.max_tokens", "config.lora_rank", "config.no"):
         assert f"{object_}: " in out
     assert out.splitlines()[-1].split() == ["error", "option.value,", "option.range"]
+    words = [DEMO, f"config.log_path={tmp_path}/run", "harbor.advertised_url=http://h:1", "harbor.listen_port=many"]
+    quarterdeck(["doctor", *words, "--only", "option", "--only", "capture", "--json"])
+    told = [check for check in json.loads(capsys.readouterr().out)["checks"] if "listen_port" in check["found"]]
+    assert [check["code"] for check in told] == ["option.value"], "nothing is said of the default in its place"
     assert quarterdeck(["doctor", "nonsense"]) == 2 and "neither key=value nor a TOML file" in capsys.readouterr().err
 
 

@@ -10,6 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from console.control.registry import register
@@ -74,7 +75,7 @@ def test_a_read_only_file_system(doctor) -> None:
 @pytest.mark.parametrize(("kind", "level"), [("nfs4", "warning"), ("ext4", "ok"), ("fuse.sshfs", "warning")])
 def test_directories_on_a_network(host, tmp_path: Path, kind: str, level: str) -> None:
     mounts = f"1 0 0:1 / / rw - ext4 /dev/vda rw\n2 1 0:2 / {tmp_path} rw shared:1 - {kind} server:/x rw\n"
-    mounts += "3 1 0:3 / /tmp/elsewhere rw - nfs4 server:/y rw\n"
+    mounts += "3 1 0:3 / /tmp/elsewhere rw - nfs4 server:/y rw\n4 1 0:4 / /tmp rw - tmpfs none rw\n"
     env = {"QUARTERDECK_STATE_DIR": str(tmp_path / "state")}
     there = host({"proc/self/mountinfo": mounts}, env=env, uid=os.getuid())
     assert one(checks.directory, Case(host=there)).level == level
@@ -145,6 +146,19 @@ def test_a_run_that_dies_and_what_it_left(engine, state: Path) -> None:
 
     month = Case(host=Host(now=time.time() + 30 * 86400, env={"QUARTERDECK_STATE_DIR": str(state)}))
     assert one(checks.dead_runs, month).level == "note", "what died long ago is no news"
+
+
+def test_sandboxes_of_a_run_on_another_host(state: Path, tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    journal.mkdir()
+    (journal / "000.jsonl").write_text("")
+    (tmp_path / LEDGER).write_bytes(encode(Announced(ts=time.time(), name="t1__env", kind="e2b", engine="7-7")))
+    entry = register("r1", tmp_path, "", os.getpid(), None, 1.0)
+    entry.host = "another-host"
+    (state / "runs.jsonl").write_bytes(msgspec.json.encode(entry) + b"\n")
+    assert one(checks.orphaned_sandboxes, case(state)).level == "ok", "its journal is fresh: its engine sees to it"
+    os.utime(journal / "000.jsonl", (1.0, 1.0))
+    assert one(checks.orphaned_sandboxes, case(state)).level == "warning"
 
 
 def test_ledgers_that_cannot_be_read_are_named(doctor, state: Path, tmp_path: Path) -> None:
