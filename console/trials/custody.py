@@ -96,7 +96,7 @@ class Custody:
 
     async def _settle(self) -> None:
         for guard in self._guards:
-            await guard.finish(None)
+            await guard.settle()
 
 
 class _Guard:
@@ -109,7 +109,8 @@ class _Guard:
         self._sent = False
         self._keep = False
         self._refused = ""
-        self._ended = asyncio.Lock()
+        self._stopped = False
+        self._stopping, self._ended = asyncio.Lock(), asyncio.Lock()
         self._start, self._stop = environment.start, environment.stop
         environment.start = self.start
         environment.stop = self.stop
@@ -140,13 +141,20 @@ class _Guard:
         """A removal that failed is the ledger's and the report's; it does not void the trial."""
         trouble: Exception | None = None
         self._keep = _kept(self._environment, delete)
-        try:
-            await self._stop(delete)
-        except Exception as error:
-            trouble = error
-            if self._entry is None:  # never started: not ours to judge
-                raise
-        await self.finish(trouble)
+        async with self._stopping:
+            try:
+                await self._stop(delete)
+            except Exception as error:
+                trouble = error
+                if self._entry is None:  # never started: not ours to judge
+                    raise
+            self._stopped = True
+            await self._finish(trouble)
+
+    async def settle(self) -> None:
+        """After the trial: its stop may still run, or may never have been asked for."""
+        async with self._stopping:
+            await self._finish(None)
 
     async def _announce(self) -> None:
         custodian = self._custody.custodian
@@ -179,7 +187,7 @@ class _Guard:
         except LedgerError as error:
             log.error("%s: %s", record.name, error)
 
-    async def finish(self, trouble: Exception | None) -> None:
+    async def _finish(self, trouble: Exception | None) -> None:
         """The last record, once. `trouble`: what the environment's stop raised."""
         async with self._ended:
             entry = self._entry
@@ -198,10 +206,11 @@ class _Guard:
         if not self._sent or (entry.created is None and self._refused):
             return Failed(ts=time.time(), name=name, why=self._refused or "it ended before the create was asked for")
         if self._finder is None:
-            if trouble is not None:
-                return Left(ts=time.time(), name=name, why=_line(trouble))
+            if trouble is not None or not self._stopped:
+                why = "nobody stopped it" if trouble is None else _line(trouble)
+                return Left(ts=time.time(), name=name, why=why)
             return Removed(ts=time.time(), name=name, how="by Harbor's word: it cannot be asked for")
-        if entry.made.kind == "bwrap" and trouble is None:
+        if entry.made.kind == "bwrap" and self._stopped and trouble is None:
             return Removed(ts=time.time(), name=name)
         try:
             async with asyncio.timeout(_CONFIRM_LIMIT):

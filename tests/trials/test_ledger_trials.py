@@ -15,7 +15,8 @@ import pytest_asyncio
 
 from console.records.sandbox_ledger import LEDGER, Entry, LedgerView, read_entries
 from console.trials.bwrap_policy import error_policy
-from console.trials.ledger import process_name
+from console.trials.custody import Custodian
+from console.trials.ledger import LedgerWriter, process_name
 from console.trials.pool import RunnerPool
 from console.trials.protocol import StartTrial
 
@@ -169,6 +170,55 @@ async def test_a_stop_that_fails_does_not_leave_the_sandbox(pool, spec, make_tas
     (entry,) = entries(pool, unique)
     assert entry.state == "removed" and entry.why.startswith("found by its name: pid ")
     assert not Path(entry.root).exists() and processes_naming(entry.name) == []
+
+
+@pytest.fixture
+async def watched(tmp_path):
+    """Custody with a ledger of its own, in this process."""
+    writer = LedgerWriter(tmp_path / LEDGER)
+    yield Custodian(writer).trial("k"), tmp_path / LEDGER
+    await asyncio.to_thread(writer.close)
+
+
+@pytest.mark.asyncio(loop_scope="function")
+async def test_an_environment_that_nobody_stopped_is_removed(watched, make_environment, processes_naming):
+    custody, ledger = watched
+    environment = await make_environment(start=False, storage="disk")
+    custody.take(environment)
+    await environment.start(force_build=False)
+    assert processes_naming(environment.session_id)
+    await custody.settle()
+    (entry,) = read_entries(ledger)
+    assert (entry.state, custody.left, processes_naming(environment.session_id)) == ("removed", [], [])
+    assert not Path(entry.root).exists()
+
+
+@pytest.mark.asyncio(loop_scope="function")
+async def test_settling_waits_for_a_stop_that_runs(watched, make_environment):
+    custody, ledger = watched
+    environment = await make_environment(start=False)
+    began, go_on, stop = asyncio.Event(), asyncio.Event(), environment.stop
+
+    async def slow(delete: bool) -> None:
+        began.set()
+        await go_on.wait()
+        await stop(delete)
+
+    environment.stop = slow
+    custody.take(environment)
+    await environment.start(force_build=False)
+    stopping = asyncio.create_task(environment.stop(True))
+    await began.wait()
+    settling = asyncio.create_task(custody.settle())
+    await asyncio.sleep(0.05)
+    settling.cancel()  # as often as it likes: the last record is still to come
+    await asyncio.sleep(0.05)
+    assert not settling.done() and read_entries(ledger)[0].state == "live"
+    go_on.set()
+    await settling
+    await stopping
+    (entry,) = read_entries(ledger)
+    assert (entry.state, entry.why) == ("removed", "")
 
 
 async def test_the_death_of_a_runner_closes_its_entries(pool, spec, make_task, unique, wait_until):
