@@ -15,6 +15,7 @@ from typing import Literal, NoReturn
 from console.errors import Interrupted, RecordingError, UsageError
 from console.findings import WARNING, Finding, errors, refuse
 from console.launching import Launch, LaunchedRun, begin, new_run_id, require_engine
+from console.records.batches import owes_row
 from console.records.cookbook import last_checkpoint_batch
 from console.records.manifest import read_manifest
 from console.state.sanitize import sanitize
@@ -25,11 +26,14 @@ from console.tui.main import PLAIN_LOOK, Look, attach, check_look, require_termi
 Watch = Literal["console", "headless", "plain", "detach"]
 
 
-def preflight_findings(options: RunOptions, environment: Mapping[str, str], *, whole: bool) -> list[Finding]:
+def preflight_findings(
+    options: RunOptions, environment: Mapping[str, str], *, whole: bool, live: bool = True
+) -> list[Finding]:
     """Everything that can be known before a sandbox exists: options, files, the run that goes on, Harbor, the gateway.
 
     Args:
         whole: go on after an error; otherwise the later checks, which cost seconds, are left out then.
+        live: ask the gateway and load the tokenizer, which may ask a hub.
     """
     from console.training.preflight import preflight, preflight_harbor
     from console.training.preflight_capture import preflight_listening
@@ -40,10 +44,12 @@ def preflight_findings(options: RunOptions, environment: Mapping[str, str], *, w
         findings += resume_findings(options, told={finding.object for finding in errors(findings)})
     if whole or not errors(findings):
         findings += preflight_harbor(options)
-    if (whole or not errors(findings)) and not options.embedded:
+    if live and (whole or not errors(findings)) and not options.embedded:
         findings += asyncio.run(preflight_gateway(options, environment))
+    if live and whole:
+        findings += _renderer_findings(options)
     if whole:
-        findings += _renderer_findings(options) + asyncio.run(preflight_listening(options))
+        findings += asyncio.run(preflight_listening(options))
     return findings
 
 
@@ -109,7 +115,7 @@ def start(
         if finding.level == WARNING:
             sys.stderr.write(f"quarterdeck: warning: {finding.line()}\n")
     step = last_checkpoint_batch(options.log_path)
-    if step is not None and step >= planned_steps(options):
+    if step is not None and step >= planned_steps(options) and not owes_row(options.log_path, step):
         return _already_complete(options, watch, step)
     refuse_unbound(options)
     before()

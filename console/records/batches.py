@@ -97,6 +97,23 @@ def read_batches(run_dir: Path | str, first_step: int = 0) -> Batches:
     return reader.batches
 
 
+def owes_row(run_dir: Path | str, steps: int) -> bool:
+    """Whether the engine that saved so many steps ended before it wrote the row of the last one.
+
+    Raises RecordingError.
+    """
+    directory = Path(run_dir) / "journal"
+    if not directory.is_dir():
+        return False
+    written = 0
+    for row in Journal(directory).step_rows():
+        if isinstance(row, ev.StepFinished):
+            written = row.step + 1
+        elif isinstance(row, ev.RunStarted) and row.resumed_from is not None:
+            written = min(written, row.resumed_from)
+    return written < steps and bool(read_batches(run_dir, written).of(written))
+
+
 def _before(journal: Journal, first_step: int) -> int:
     """`seq` of an event before the first batch that counts: engines that come to it write one of these before."""
     if first_step <= 0:

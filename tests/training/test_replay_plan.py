@@ -9,7 +9,7 @@ import pytest
 from recorded_runs import CANCELLED, INFRA, POLICY, RECIPE, RUNNING, UNSEALED, RecordedRun
 
 from console.journal import events as ev
-from console.records.batches import read_batches
+from console.records.batches import owes_row, read_batches
 from console.training import lineage
 
 PAIR = {0: 1.0, 1: 0.0}
@@ -274,22 +274,23 @@ def test_the_name_of_a_checkpoint_is_found_whatever_the_kill_left(run, told):
     found = run.plan()
     assert (found.weights, found.policy_version) == (run.weights, 2)
     if told == "row":
-        assert found.missing == []
+        assert found.missing == [] and not owes_row(run.run_dir, 2)
         return
+    assert owes_row(run.run_dir, 2) and not owes_row(run.run_dir, 1)
     (row,) = found.missing
     assert (row.step, row.recovered, row.replayed, row.weights) == (1, True, False, run.weights)
     assert (row.reward_mean, row.groups_kept, row.outcomes) == (0.5, 1, {"completed": 2})
     assert (row.tokens_sampled, row.tokens_prompt, row.ppo_loss, row.tokens_trained) == (4, 6, None, None)
     run.engine(2)
     run.emit(row)
-    assert run.plan().missing == [] and run.plan().weights == run.weights
+    assert run.plan().missing == [] and run.plan().weights == run.weights and not owes_row(run.run_dir, 2)
 
 
 def test_a_checkpoint_of_another_run_has_a_name_of_its_own(run):
     run.save(7, told=False, path="tinker://other/7")
     found = run.plan()
     assert found.weights == lineage.of_checkpoint("tinker://other/7")
-    assert (found.step, found.missing, found.policy_version) == (7, [], None)
+    assert (found.step, found.missing, found.policy_version) == (7, [], None) and not owes_row(run.run_dir, 7)
     run.engine(7, found.weights, 7)
     run.step(7, PAIR)
     run.begin(8)
@@ -338,3 +339,20 @@ def test_reading_from_a_step_on_finds_the_same_as_reading_all(run):
         part = read_batches(run.run_dir, first)
         assert part.openings == [one for one in whole.openings if one.step >= first]
         assert part.next_try == {place: number for place, number in whole.next_try.items() if place[0] >= first}
+
+
+def test_an_only_step_that_was_saved_and_not_written_is_owed(run):
+    run.begin(0)
+    run.train(run.group(0, 0, PAIR))
+    run.save(1, told=False)
+    assert owes_row(run.run_dir, 1) and not owes_row(run.run_dir / "nowhere", 1)
+    (row,) = run.plan().missing
+    assert (row.step, row.weights) == (0, run.weights)
+
+
+def test_a_policy_version_counts_optimiser_steps_and_not_batches(run):
+    run.begin(0)
+    keys = run.group(0, 0, PAIR)
+    run.train(keys)
+    run.save(1)
+    assert run.plan(num_substeps=4).missing[0].policy_version == 2, "no more of them than there are sequences"
