@@ -45,13 +45,10 @@ LATER_FIELDS: dict[str, dict[str, Any]] = {
 }
 """By route, the fields that came after 0.26, or that gateways of that time refuse, with the value that says nothing."""
 
-FIELDS_PHRASE = (
-    "left out of requests, where they hold their defaults: optimizer_config, kind, topk_sample_logprobs, "
-    "prompt_alt_tokens_k"
-)
-METADATA_PHRASE = "left out of requests: user_metadata of saved weights, display_name of the session"
-LOAD_PHRASE = "a checkpoint is loaded into a model that was created for it (weights_info, create_model, load_weights)"
-SEQUENCES_PHRASE = "samples get their sequence_id here"
+FIELDS_PHRASE = "fields newer than SDK 0.26 are left out while they hold their defaults"
+METADATA_PHRASE = "metadata of saved weights and the session's name are left out"
+LOAD_PHRASE = "a checkpoint is loaded into a model that is created first"
+SEQUENCES_PHRASE = "samples are given a sequence_id"
 
 
 class Installed:
