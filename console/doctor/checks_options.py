@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 
 from console.doctor.case import Case
@@ -46,16 +45,9 @@ def preflight(case: Case) -> Iterator[Check]:
 
 
 def _findings(case: Case) -> list[Finding]:
+    from console.commands.start import preflight_findings
     from console.launching import require_engine
 
-    options, env = case.options, case.host.env
-    assert options is not None
+    assert case.options is not None
     require_engine()
-    if case.live:
-        from console.commands.start import preflight_findings
-
-        return preflight_findings(options, env, whole=True)
-    from console.training.preflight import preflight, preflight_harbor
-    from console.training.preflight_capture import preflight_listening
-
-    return [*preflight(options, env), *preflight_harbor(options), *asyncio.run(preflight_listening(options))]
+    return preflight_findings(case.options, case.host.env, whole=True, live=case.live)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
+import subprocess
+import sys
+import textwrap
 import threading
 from pathlib import Path
 
@@ -160,3 +164,43 @@ def test_codes_are_told_apart() -> None:
     assert len(set(codes)) == len(codes)
     with pytest.raises(UsageError):
         examine(Case(host=Host()), ("x.",))
+
+
+NO_TRAFFIC = """
+    import sys
+
+    def hook(event, args):
+        if event == "socket.getaddrinfo" or (event == "socket.connect" and isinstance(args[1], tuple)):
+            sys.stderr.write(f"ASKED {args[0] if event == 'socket.getaddrinfo' else args[1]}\\n")
+
+    sys.addaudithook(hook)
+    from console.cli import main
+    main(sys.argv[1:])
+"""
+
+
+SOME = ("--only", "sandbox.e2b", "--only", "sandbox.e2b_key", "--only", "sandbox.docker", "--only", "gateway.answers")
+
+
+@pytest.mark.parametrize(("trial", "only"), [("terminal-bwrap", ()), ("mini-swe-agent-e2b", SOME)])
+def test_nobody_is_asked_without_live(tmp_path: Path, trial: str, only: tuple[str, ...]) -> None:
+    configs = Path(DEMO).parent
+    words = [
+        DEMO,
+        "console.gateway=none",
+        "config.base_url=http://gateway.invalid:1",
+        f"config.log_path={tmp_path}/run",
+    ]
+    words += [f"harbor.trial_config={configs}/trials/{trial}.json", "harbor.advertised_host=proxy.invalid"]
+    env = {
+        "E2B_API_KEY": f"e2b_{'0' * 40}",
+        "TINKER_BASE_URL": "http://other.invalid",
+        "DOCKER_HOST": "tcp://d.invalid:1",
+    }
+    program = [sys.executable, "-c", textwrap.dedent(NO_TRAFFIC), "doctor", *words, *only, "--json"]
+    path = {"PYTHONPATH": str(configs.parent)}
+    done = subprocess.run(program, env=os.environ | env | path, capture_output=True, text=True, timeout=120)
+    assert len(json.loads(done.stdout)["checks"]) >= (len(only) // 2 or len(QUESTIONS) - 1), done.stderr
+    asked = [line for line in done.stderr.splitlines() if line.startswith("ASKED")]
+    # Whether the capture gateway can listen at its address is tried by binding there, which looks the address up.
+    assert all(line in ("ASKED 127.0.0.1", "ASKED 0.0.0.0") for line in asked), asked
