@@ -46,8 +46,8 @@ def waiting(
 
     Args:
         slot_wait: seconds, of each client's creation.
-        on_wait: told of the wait's reason and expected end (Unix seconds) whenever it is tried in vain, and of an
-            empty reason and 0 after a wait. Called on the SDK's thread.
+        on_wait: told once of a wait's reason and expected end (Unix seconds) when it begins, and of an empty reason and
+            0 when it ends. Called on the SDK's thread.
         last_alive: when the engine before this one may last have been heard by the gateway, Unix seconds; None for now.
         every: seconds between two tries.
         margin: see `MARGIN`.
@@ -109,17 +109,19 @@ class _Wait:
                     left = ends - time.monotonic()
                     if left <= 0:
                         raise GatewayLostError(self._gave_up(problem, time.time() - begun)) from None
-                told = True
-                self._on_wait(self._reason(), until)
+                if not told:
+                    self._on_wait(self._reason(), until)
+                    told = True
                 await asyncio.sleep(min(self._every, max(left, 0.05)))
         finally:
             if told:
                 self._on_wait("", 0.0)
 
     def _reason(self) -> str:
-        slots = "all model slots" if self._profile.slots is None else f"{self._profile.slots} of its model slots"
-        held = "; an engine that crashed holds its own until its lease ends" if self._last_alive is not None else ""
-        return f"a model slot of the gateway: {slots} are taken{held}"
+        count = self._profile.slots
+        taken = {None: "none is free", 1: "the only one is taken"}.get(count, f"all {count} are taken")
+        held = ", by the engine before this one until its lease ends" if self._last_alive is not None else ""
+        return f"a model slot: {taken}{held}"
 
     def _gave_up(self, problem: Exception, waited: float) -> str:
         said = sanitize(" ".join(str(problem).split()))[:160]
