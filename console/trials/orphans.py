@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from console.errors import RecordingError
 from console.records.sandbox_ledger import OPEN, Entry, Gone, Left, Removed, read_entries
@@ -67,28 +68,30 @@ async def settle(ledger: Path, entries: Sequence[Entry], by: str, limit: float) 
     return sorted(left)
 
 
-async def settle_runner(ledger: Path | None, runner: str, by: str, limit: float) -> dict[str, str]:
-    """Whatever a dead runner had: name of what is left to the key of its try."""
+class Settled(NamedTuple):
+    """`keys`: name of each sandbox that was looked for to the key of its try; `left`: names of those that are left."""
+
+    keys: dict[str, str]
+    left: list[str]
+
+
+async def settle_runner(ledger: Path | None, runner: str, by: str, limit: float) -> Settled:
+    """Whatever a dead runner had, those that it could not remove too."""
     return await _settle_open(ledger, lambda entry: entry.made.runner == runner and abandoned(entry), by, limit)
 
 
-async def settle_engine(ledger: Path | None, engine: str, by: str, limit: float) -> dict[str, str]:
-    """What is open of an engine all of whose runners are gone. As `settle_runner`."""
-    return await _settle_open(ledger, lambda entry: entry.made.engine == engine and abandoned(entry), by, limit)
-
-
-async def settle_local(ledger: Path | None, by: str, limit: float) -> dict[str, str]:
+async def settle_local(ledger: Path | None, by: str, limit: float) -> Settled:
     """Sandboxes on this machine whose runners are dead: their processes end with them, and this says so."""
     return await _settle_open(ledger, lambda entry: entry.made.kind == "bwrap" and abandoned(entry), by, limit)
 
 
-async def _settle_open(ledger: Path | None, chosen: Callable[[Entry], bool], by: str, limit: float) -> dict[str, str]:
+async def _settle_open(ledger: Path | None, chosen: Callable[[Entry], bool], by: str, limit: float) -> Settled:
     if ledger is None:
-        return {}
+        return Settled({}, [])
     try:
         entries = [e for e in await asyncio.to_thread(read_entries, ledger) if e.state in OPEN and chosen(e)]
         left = await settle(ledger, entries, by, limit) if entries else []
     except (RecordingError, LedgerError) as error:
         log.error("%s", error)
-        return {}
-    return {entry.name: entry.made.key for entry in entries if entry.name in left}
+        return Settled({}, [])
+    return Settled({entry.name: entry.made.key for entry in entries}, left)

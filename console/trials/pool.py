@@ -143,9 +143,9 @@ class _Runner:
             self.kill()  # a runner that closed its end unasked is no use
         code = await self._end()
         left = await asyncio.to_thread(sweep, self._root_dir) if self._root_dir is not None else []
-        # What it had when it died; after an orderly end every entry is closed.
-        lost = await settle_runner(self._ledger, self._name, f"engine: runner {self.pid} died", SETTLE_LIMIT)
-        self._left += list(lost)
+        # What it had when it died. After an orderly end that is what it could not remove: one more try.
+        settled = await settle_runner(self._ledger, self._name, f"engine: runner {self.pid} ended", SETTLE_LIMIT)
+        self._left[:] = [name for name in self._left if name not in settled.keys] + settled.left
         if not self._ready.done():
             self._ready.set_exception(RunnerStartError(f"the runner ended at once: {self._log_end()}"))
             self._ready.exception()  # seen: whoever waited may have been cancelled
@@ -157,7 +157,7 @@ class _Runner:
                         exception_type="RunnerLostError",
                         exception_message=f"the runner process {self.pid} died (exit status {code})",
                         exception_phase=self._phases.get(key),
-                        sandbox_left=left + [name for name, of in lost.items() if of == key],
+                        sandbox_left=left + [name for name in settled.left if settled.keys[name] == key],
                     )
                 )
 

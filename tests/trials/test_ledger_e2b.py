@@ -195,3 +195,18 @@ async def test_a_dead_runners_sandboxes_are_removed_by_the_engine(server, config
         assert entry.state == "removed"
     finally:
         await pool.close()
+
+
+async def test_a_last_try_when_the_runner_ends(server, config, faults, unique, tmp_path, monkeypatch):
+    ledger = tmp_path / LEDGER
+    pool = RunnerPool(log_path=tmp_path / "runner.log", root_dir=tmp_path / "roots", ledger=ledger)
+    await pool.start()
+    try:
+        faults(Fault(at="list", status=401, message="Invalid API key"))
+        trial = asyncio.create_task(pool.run(StartTrial(key="s1.g0", config=config), lambda progress: None))
+        report = await trial
+        assert report.sandbox_left == pool.sandboxes_left == [f"{unique}__env"], report
+        server.faults.clear()
+    finally:
+        await pool.close()
+    assert pool.sandboxes_left == [] and read_entries(ledger)[0].state == "gone"
