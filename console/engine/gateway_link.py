@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import msgspec
 
 from console.engine.tasks import spawn
 from console.errors import GatewayLostError, UsageError
@@ -16,6 +18,7 @@ from console.findings import NOTE, errors, refuse
 from console.gateway.health import HealthWatch
 from console.gateway.profiles import PROFILES, GatewayProfile
 from console.journal import events as ev
+from console.journal.layout import JournalWriteError
 from console.resources import BUNDLED_MODEL, models_dir
 from console.training.options import RunOptions
 
@@ -85,9 +88,18 @@ class GatewayLink:
             GatewayLostError: it cannot be reached; UsageError: it does not take what the options ask for.
         """
         self._health = HealthWatch(self.base_url, self._api_key, self._options.console.probe_interval, self._emit)
-        profile = await self._profile(self._health) if self.base_url else PROFILES["hosted"]
+        profile = await self._profile(self._health) if self.base_url else self._hosted()
         self._fit_sdk(profile, self._health)
         self.window = profile.window(self._model)
+
+    def _hosted(self) -> GatewayProfile:
+        console = self._options.console
+        return msgspec.structs.replace(
+            PROFILES["hosted"],
+            how="no config.base_url: the SDK's own address",
+            context_window=console.context_window,
+            max_rank=console.gateway_rank,
+        )
 
     async def _profile(self, health: HealthWatch) -> GatewayProfile:
         from console.gateway.detect import detect
@@ -121,13 +133,14 @@ class GatewayLink:
         translated = translation.installed(profile)
         self._undo.append(translated.undo)
         loop = asyncio.get_running_loop()
+
+        def tell(reason: str, until: float) -> None:
+            """On the SDK's thread."""
+            with contextlib.suppress(RuntimeError):  # the engine's loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(self._tell, ev.GatewayWaiting(reason=reason, until=until))
+
         waits = slots.waiting(
-            profile,
-            slot_wait=self._options.console.slot_wait,
-            on_wait=lambda reason, until: loop.call_soon_threadsafe(
-                self._emit, ev.GatewayWaiting(reason=reason, until=until)
-            ),
-            last_alive=self._last_alive,
+            profile, slot_wait=self._options.console.slot_wait, on_wait=tell, last_alive=self._last_alive
         )
         self._undo.append(waits.undo)
         watch = SdkWatch()
@@ -135,6 +148,10 @@ class GatewayLink:
         self._undo.append(watch.undo)
         health.attach(sdk=watch.figures, lease=profile.lease)
         self._emit(profile.event(self._model, translated.phrases))
+
+    def _tell(self, event: ev.Event) -> None:
+        with contextlib.suppress(JournalWriteError):  # the board ends the run
+            self._emit(event)
 
     def outage(self, since: float) -> float:
         """Seconds for which the gateway did not answer, from a monotonic time until now."""
