@@ -7,14 +7,16 @@ import sys
 from console.errors import UsageError
 
 HELP = """\
-usage: quarterdeck gateway serve [--model DIR] [--like miles|hosted|skyrl] [options]
+usage: quarterdeck gateway serve [--model DIR] [--like NAME] [options]
        quarterdeck gateway command miles --checkpoint DIR [options]
 
-serve    the embedded Tinker gateway: samples and trains small models on the CPU, over the real wire
-         protocol. Without --model it serves the bundled tiny model; --like makes it as strict as one
-         of the gateways that people train on, so that a run can be tried before GPUs are rented.
-command  print the command that starts a Miles gateway for a checkpoint, a window and a LoRA rank,
-         with the options of `train` that fit it. Nothing is started.
+serve    the embedded Tinker gateway: samples and trains small models on the
+         CPU, over the real wire protocol. Without --model it serves the
+         bundled tiny model; --like miles, hosted or skyrl makes it as strict
+         as that service, to try a run before GPUs are rented.
+command  print the command that starts a Miles gateway for a checkpoint, a
+         window and a LoRA rank, with the options of `train` that fit it.
+         Nothing is started.
 
 `--help` after either lists its options.
 """
