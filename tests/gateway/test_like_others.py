@@ -101,6 +101,8 @@ def test_skyrl_knows_no_tenants_and_says_little(skyrl: Served) -> None:
     assert other.refused("asample", 422, **other.sample_body(sampler, 0, num_samples="x")).startswith("invalid request")
     assert other.post("retrieve_future", request_id="req-x").status_code == 404
     assert other.post("session_heartbeat", session_id="session_x").status_code == 404
+    nobody.ok("unload_model", model_id=model)
+    assert "unloaded" in nobody.refused("get_info", 404, model_id=model)
     # What waits for an operation that has not come: the poll ends with 408.
     waiting = nobody.ok("save_weights", model_id=fresh, seq_id=3, path="b")
     assert nobody.post("retrieve_future", request_id=waiting["request_id"]).status_code == 408

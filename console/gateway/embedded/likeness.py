@@ -145,7 +145,6 @@ HOSTED = Likeness(
 SKYRL = Likeness(
     name="skyrl",
     needs_key=False,
-    open_descriptions=True,
     gone=404,
     invalid=422,
     future_unknown=404,
