@@ -10,11 +10,12 @@ from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined
 
 from console.doctor.case import Case
 from console.doctor.report import Check, Question
+from console.gateway.proxies import LOOPBACK
 
 KEY = Question("env.tinker_key", "the SDK takes keys of two forms only, and the gateway tells clients apart by them")
 BASE_URL = Question("env.tinker_url", "without config.base_url the SDK goes where this variable says")
 PROXY = Question(
-    "env.proxy", "the SDK and the sandbox clients send their requests through a proxy, and the console's probe does not"
+    "env.proxy", "gateways and sandbox providers are asked through a proxy, except those on this machine itself"
 )
 CERTIFICATES = Question("env.certificates", "a file of certificates that is not there breaks every https request")
 TELEMETRY = Question("env.telemetry", "Harbor and the SDK report what they do to their makers unless told not to")
@@ -71,27 +72,25 @@ def proxy(case: Case) -> Iterator[Check]:
     named = ", ".join(f"{name}: {_place(value)}" for name, value in proxies.items() if name != "no")
     through = [host for host in _hosts(case) if not proxy_bypass_environment(host, proxies)]
     if through:
-        yield PROXY.error(
+        yield PROXY.warning(
             f"{named}; {' and '.join(through)} would be asked through it",
             f"export NO_PROXY={','.join(through)}{',' + proxies['no'] if proxies['no'] else ''}, unless the proxy "
             "leads there",
         )
     else:
-        yield PROXY.note(named, "" if case.options else "export NO_PROXY=127.0.0.1,localhost,GATEWAY_HOST")
+        yield PROXY.note(named, "" if case.options else "export NO_PROXY=GATEWAY_HOST, unless the proxy leads there")
 
 
 def _hosts(case: Case) -> list[str]:
     """Hosts of gateways of the user's own; the hosted service is meant to be reached through a proxy."""
-    if case.options is None:
+    if case.options is None or case.options.embedded:
         return []
-    if case.options.embedded:
-        return ["127.0.0.1"]
     url = case.options.value("config.base_url")
     try:
         host = urlsplit(url).hostname if url else None
     except ValueError:
         return []
-    return [host] if host else []
+    return [host] if host and host not in LOOPBACK else []
 
 
 def certificates(case: Case) -> Iterator[Check]:

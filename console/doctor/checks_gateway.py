@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
@@ -46,13 +47,13 @@ def _address(case: Case) -> tuple[str | None, str]:
 
 
 async def _ask(case: Case, url: str) -> list[Check]:
-    import httpx
-
     from console.gateway.detect import detect
     from console.gateway.probe import probe
+    from console.gateway.proxies import except_loopback, gateway_client
 
     key, options = case.host.env.get("TINKER_API_KEY", ""), case.options
-    async with httpx.AsyncClient(trust_env=False) as client:
+    except_loopback(os.environ)
+    async with gateway_client() as client:
         health = await probe(url, key, client=client)
         if not health.reachable:
             lost = ANSWERS.error(health.detail, "start the gateway, or correct config.base_url or TINKER_API_KEY")

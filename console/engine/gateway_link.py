@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import msgspec
 
 from console.engine.tasks import spawn
@@ -17,6 +16,7 @@ from console.errors import GatewayLostError, UsageError
 from console.findings import NOTE, errors, refuse
 from console.gateway.health import HealthWatch
 from console.gateway.profiles import PROFILES, GatewayProfile
+from console.gateway.proxies import except_loopback, gateway_client
 from console.journal import events as ev
 from console.journal.layout import JournalWriteError
 from console.resources import BUNDLED_MODEL, models_dir
@@ -46,6 +46,7 @@ class GatewayLink:
     def __init__(
         self, options: RunOptions, run_dir: Path, emit: Callable[[ev.Event], None], last_alive: float | None
     ) -> None:
+        except_loopback(os.environ)  # for the runners too: some agents live there, and call the capture gateway
         self._options, self._run_dir, self._emit, self._last_alive = options, run_dir, emit, last_alive
         self._model = str(options.value("config.model_name"))
         self._embedded: EmbeddedGateway | None = None
@@ -106,7 +107,7 @@ class GatewayLink:
         from console.training.preflight_gateway import profile_findings
 
         console = self._options.console
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with gateway_client() as client:
             seen = await health.once(client)
             if not seen.reachable:
                 raise GatewayLostError(f"config.base_url={self.base_url}: gateway unreachable: {seen.detail}")

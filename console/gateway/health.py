@@ -18,6 +18,7 @@ import httpx
 import msgspec
 
 from console.gateway.probe import GatewayHealth, probe
+from console.gateway.proxies import gateway_client, proxy_of
 from console.journal import events as ev
 from console.journal.layout import JournalWriteError
 
@@ -102,13 +103,14 @@ class HealthWatch:
             return GatewayHealth(
                 reachable=not silent, detail=f"the SDK got no answer for {age:.0f} s" if silent else ""
             )
-        if (self._told is None or self._away_since is not None) and not await self._name.known():
+        first = self._told is None or self._away_since is not None
+        if first and not proxy_of(self._base_url) and not await self._name.known():
             return GatewayHealth(reachable=False, detail=f"the name {self._name.host} cannot be resolved")
         return await probe(self._base_url, self._api_key, client=client)
 
     async def run(self) -> None:
         """Probe for ever."""
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with gateway_client() as client:
             while True:
                 with contextlib.suppress(JournalWriteError):  # the board ends the run
                     await self.once(client)

@@ -16,6 +16,7 @@ import httpx
 import msgspec
 
 from console.errors import GatewayLostError
+from console.gateway.proxies import proxy_of
 
 BYTES_MOST = 1 << 18
 """Of one answer. The list of a service's models is a few kilobytes."""
@@ -116,7 +117,8 @@ async def _get(client: httpx.AsyncClient, base_url: str, route: str, api_key: st
     except (httpx.TimeoutException, TimeoutError):
         raise GatewayLostError(f"{place} did not answer within {timeout:g} s") from None
     except httpx.ConnectError:
-        raise GatewayLostError(f"{place} cannot be reached; is the gateway running?") from None
+        what = "the proxy" if proxy_of(base_url) else "the gateway"
+        raise GatewayLostError(f"{place} cannot be reached; is {what} running?") from None
     except Exception as problem:
         # The text of the exception may quote the headers, and with them the key: only its kind is told.
         raise GatewayLostError(f"{place} cannot be asked: {type(problem).__name__}") from None
@@ -149,10 +151,11 @@ async def _read(response: httpx.Response, what: str) -> bytes:
 
 
 def _place(base_url: str) -> str:
-    """The address without user information."""
+    """The address without user information, and whether it is asked through a proxy."""
     try:
         url = httpx.URL(base_url)
-        return f"{url.scheme}://{url.netloc.decode()}"
+        proxy = proxy_of(base_url)
+        return f"{url.scheme}://{url.netloc.decode()}" + (f" (through the proxy of {proxy})" if proxy else "")
     except Exception:
         return "the gateway's address"
 

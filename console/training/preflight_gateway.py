@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -118,13 +119,13 @@ async def preflight_gateway(options: RunOptions, env: Mapping[str, str]) -> list
     base_url = options.value("config.base_url") or env.get("TINKER_BASE_URL", "").strip()
     if options.embedded or not is_url(base_url):
         return []
-    import httpx
-
     from console.gateway.detect import detect
+    from console.gateway.proxies import except_loopback, gateway_client
 
     console = options.console
+    except_loopback(os.environ)
     try:
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with gateway_client() as client:
             profile = await detect(
                 base_url,
                 env.get("TINKER_API_KEY", "").strip(),

@@ -69,12 +69,13 @@ PROXY = {"HTTP_PROXY": f"http://user:{SECRET}@proxy.lan:3128"}
         ({}, (), "ok"),
         (PROXY, None, "note"),
         (PROXY, (), "note"),
-        (PROXY, ("config.base_url=http://10.0.0.5:10613",), "error"),
-        (PROXY, ("console.gateway=embedded",), "error"),
+        (PROXY, ("config.base_url=http://10.0.0.5:10613",), "warning"),
+        (PROXY, ("config.base_url=http://localhost:10613",), "note"),
+        (PROXY, ("console.gateway=embedded",), "note"),
         (PROXY | {"NO_PROXY": "10.0.0.5"}, ("config.base_url=http://10.0.0.5:10613",), "note"),
         (PROXY | {"no_proxy": "*"}, ("console.gateway=embedded",), "note"),
         (PROXY | {"NO_PROXY": "lan,127.0.0.1"}, ("console.gateway=embedded",), "note"),
-        ({"all_proxy": "socks5://p:1"}, ("config.base_url=http://10.0.0.5:10613",), "error"),
+        ({"all_proxy": "socks5://p:1"}, ("config.base_url=http://10.0.0.5:10613",), "warning"),
     ],
 )
 def test_proxies(host, options, env: dict[str, str], words: tuple[str, ...] | None, level: str) -> None:
