@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from console.outcomes.types import SCOREABLE
 from console.trials.custody import Custodian
+from console.trials.loggers import forget_loggers
 from console.trials.protocol import StartTrial, TrialProgress, TrialReport
 
 log = logging.getLogger(__name__)
@@ -170,7 +171,10 @@ async def drive(spec: StartTrial, send: Send, custodian: Custodian | None = None
     seconds = {"create": created - watch.began, "total": ended - watch.began}
     if watch.stop_began is not None:
         seconds["teardown"] = ended - watch.stop_began
-    return _report(spec.key, trial, watch, raised, seconds)
+    try:
+        return _report(spec.key, trial, watch, raised, seconds)
+    finally:
+        forget_loggers(trial.config.trial_name)
 
 
 def _explain(error: Exception) -> str:
