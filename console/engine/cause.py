@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from console.state.model import HostState
@@ -11,6 +13,10 @@ SANDBOXES_LEFT = 8
 GATEWAY_LOST = 5
 SLEEP_TELLS_SECONDS = 900.0
 """A gateway that is lost so soon after a sleep is lost because of it: leases and retries take minutes."""
+
+_OPERATION = re.compile(r"Request failed: (?P<said>.*) for self\.request_id=.*", re.DOTALL)
+"""How the SDK tells that an operation failed."""
+_FULL = "no space left"
 
 
 class Cause(msgspec.Struct, kw_only=True, frozen=True):
@@ -56,15 +62,31 @@ def cause_of(error: BaseException) -> Cause:
     from console.gateway.loss import is_gateway_loss
     from console.gateway.refusals import explain
 
-    text = one_line(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+    text = one_line(_said(error))
     if isinstance(error, QuarterdeckError):
         status = "stopped" if error.exit_code == 4 else "failed"
-        return Cause(status=status, exit_code=error.exit_code, reason=one_line(str(error)))
+        return Cause(status=status, exit_code=error.exit_code, reason=_with_remedy(one_line(str(error))))
     if (mistake := explain(error)) is not None:
         return Cause(status="failed", exit_code=mistake.exit_code, reason=one_line(str(mistake)))
     if is_gateway_loss(error):
         return Cause(status="failed", exit_code=GatewayLostError.exit_code, reason=f"gateway lost: {text}")
-    return Cause(status="failed", exit_code=7, reason=text)
+    return Cause(status="failed", exit_code=7, reason=_with_remedy(text))
+
+
+def _said(error: BaseException) -> str:
+    """What an error says, with its class; a refused operation of the gateway in the gateway's words alone."""
+    said = str(error)
+    if (operation := _OPERATION.fullmatch(said)) is not None:
+        said = f"the gateway: {operation['said']}"
+    elif said:
+        said = f"{type(error).__name__}: {said}"
+    return said or type(error).__name__
+
+
+def _with_remedy(reason: str) -> str:
+    """What a disk without room says, with what helps."""
+    full = _FULL in reason.lower() and "make room" not in reason
+    return f"{reason}; make room, then resume the run" if full else reason
 
 
 def after_sleep(cause: Cause, host: HostState, now: float) -> Cause:

@@ -18,6 +18,7 @@ from console.headless.status import status_line
 from console.headless.stop import Stopper
 from console.journal.events import Event
 from console.state.reduce import RunView, apply
+from console.state.sanitize import sanitize
 
 STATUS_SECONDS = 60.0
 EXIT_FAILED = 7
@@ -38,8 +39,8 @@ def follow_headless(
     """
     reporter = Reporter(out or sys.stdout, err or sys.stderr, plain)
     try:
-        view = asyncio.run(_follow(run, reporter))
-        code, status, reason = end_of(view)
+        view, told = asyncio.run(_follow(run, reporter))
+        code, status, reason = end_of(view, told)
         reporter.done(status, code, view.state.steps_done, reason)
     except OutputClosed:
         reporter.silence()
@@ -70,8 +71,8 @@ def run_headless(
     reporter = Reporter(out or sys.stdout, err or sys.stderr, plain, first_step=after_step or 0)
     with Stopper(run, err or sys.stderr) as stopper:
         reporter.on_closed = lambda: stopper.stop("nobody reads the output any more", EXIT_HANG_UP)
-        view = asyncio.run(_follow(run, reporter))
-        code, status, reason = end_of(view)
+        view, told = asyncio.run(_follow(run, reporter))
+        code, status, reason = end_of(view, told)
         if stopper.exit_code is not None and code not in KEPT_CODES:
             code = stopper.exit_code
         reporter.done(status, code, view.state.steps_done, reason)
@@ -80,18 +81,19 @@ def run_headless(
     return code
 
 
-def end_of(view: RunView) -> tuple[int, str, str]:
-    """Exit code, status and reason of a run whose stream is over."""
+def end_of(view: RunView, told: str = "") -> tuple[int, str, str]:
+    """Exit code, status and reason of a run whose stream is over. `told`: the engine's last word beside its journal."""
     state = view.state
     if state.exit_code is None:
         where = f" in step {state.step}" if state.step is not None else ""
-        return EXIT_FAILED, "failed", f"the engine died{where}"
+        return EXIT_FAILED, "failed", sanitize(told, 400) or f"the engine died{where}"
     status = "completed" if state.status == "finished" else state.status
     return state.exit_code, status, state.reason
 
 
-async def _follow(run: RunInfo | Path, reporter: Reporter) -> RunView:
-    view = RunView()
+async def _follow(run: RunInfo | Path, reporter: Reporter) -> tuple[RunView, str]:
+    """The view at the end, and what the engine said that its journal does not."""
+    view, told = RunView(), ""
     ticker = asyncio.create_task(_tick(reporter))
     try:
         async for item in socket_items(run) if isinstance(run, Path) else run_items(run):
@@ -102,10 +104,11 @@ async def _follow(run: RunInfo | Path, reporter: Reporter) -> RunView:
                 apply(view, item)
                 reporter.event(view, item)
             else:
+                told = (item.told or told) if isinstance(item, LinkDown) else ""
                 _link(reporter, item)
     finally:
         ticker.cancel()
-    return view
+    return view, told
 
 
 def _link(reporter: Reporter, item: LinkUp | LinkDown) -> None:

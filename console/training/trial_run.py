@@ -18,6 +18,7 @@ from console.capture.base import CallReport, Route
 from console.capture.captured import CapturedTrial
 from console.errors import QuarterdeckError
 from console.journal import events as ev
+from console.journal.layout import JournalWriteError
 from console.outcomes.classes import CallEvidence, OutcomeClass, TrialEvidence, Verdict
 from console.records.redact import HIDDEN
 from console.training.recorded import RecordedTrial
@@ -309,15 +310,16 @@ class TrialRun:
             totals.sampled_tokens += call.sampled_tokens
         else:
             totals.failed += 1
-        self._emit(
-            ev.TrialTurn,
-            try_=self.try_,
-            turn=self._turns,
-            prompt_tokens=call.prompt_tokens if call.ok else 0,
-            sampled_tokens=call.sampled_tokens,
-            seconds=round(call.seconds, 4),
-            status=call.status,
-        )
+        with contextlib.suppress(JournalWriteError):  # the board ends the run; the call itself is what it was
+            self._emit(
+                ev.TrialTurn,
+                try_=self.try_,
+                turn=self._turns,
+                prompt_tokens=call.prompt_tokens if call.ok else 0,
+                sampled_tokens=call.sampled_tokens,
+                seconds=round(call.seconds, 4),
+                status=call.status,
+            )
 
     def _finished(self, verdict: Verdict, report: TrialReport, captured: CapturedTrial) -> TrialResult:
         self._emit(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from console.engine.cause import COMPLETED, STOPPED, Cause, CauseKeeper, after_sleep
+from console.engine.cause import COMPLETED, STOPPED, Cause, CauseKeeper, after_sleep, cause_of
+from console.errors import QuarterdeckError
 from console.state.model import HostState
 
 
@@ -55,3 +56,29 @@ def test_a_gateway_that_is_lost_after_a_sleep_says_so():
 )
 def test_other_ends_do_not(cause, host, now):
     assert after_sleep(cause, host, now) == cause
+
+
+FULL = "No space left on device"
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(28, FULL, "/run/metrics.jsonl"), f"OSError: [Errno 28] {FULL}: '/run/metrics.jsonl'"),
+        (QuarterdeckError(f"/run/s0.calls: cannot be written ({FULL})"), f"/run/s0.calls: cannot be written ({FULL})"),
+        (
+            RuntimeError(
+                f"Request failed: tinker://m/weights/1 cannot be written to /c: {FULL} for self.request_id='r' and "
+                "expected type self.model_cls=<class 'W'>"
+            ),
+            f"the gateway: tinker://m/weights/1 cannot be written to /c: {FULL}",
+        ),
+    ],
+)
+def test_a_disk_without_room_is_named_with_the_remedy(error, reason):
+    assert cause_of(error) == Cause(status="failed", exit_code=7, reason=f"{reason}; make room, then resume the run")
+
+
+def test_the_remedy_is_said_once():
+    said = f"/run/journal: cannot write the journal ({FULL}); make room, then resume the run"
+    assert cause_of(QuarterdeckError(said)).reason == said

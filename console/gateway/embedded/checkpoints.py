@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -149,9 +150,10 @@ class Checkpoints:
             fresh.rename(final)
             _sync(parent)
             shutil.rmtree(old, ignore_errors=True)
-        except OSError as problem:
+        except (OSError, SafetensorError) as problem:  # the latter is how the library tells of a full disk
             shutil.rmtree(fresh, ignore_errors=True)
-            raise OperationProblem(f"{meta.path} cannot be written: {problem.strerror}", "server") from problem
+            why = getattr(problem, "strerror", None) or str(problem)
+            raise OperationProblem(f"{meta.path} cannot be written to {parent}: {why}", "server") from problem
 
     def find(self, tenant: str, path: str) -> Found:
         """The checkpoint at a `tinker://` path.
