@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 from call_stage import BASH, Stage, called, echo, result, said, system, user
+from capture_files import CallsFile
 from scripted_sampler import Reply
 from tinker_cookbook.rl.data_processing import trajectory_to_data
 
 from console.capture.captured import CapturedTrial
 from console.capture.chat import ChatMessage
 from console.journal import events as ev
+from console.records.capture_format import Sealed, SegmentLine
 from console.training.recorded import RecordedTrial, recorded_trial
 from console.training.trajectories import trajectory
 
@@ -36,7 +38,9 @@ async def talk(stage: Stage, rnd: random.Random) -> None:
             await stage.ask([user(f"A title, please: {number}")])
             continue
         if what < 0.3:
-            history = list(rnd.choice(histories))  # a fork, or the same request once more
+            history = list(rnd.choice(histories))  # the same request once more
+            if rnd.random() < 0.6:
+                history.append(user(f"Another way {number}."))  # a fork
         elif what < 0.4:
             history = [system("Work."), user(f"Summary of all before {number}.")]
         reply = await stage.ask(history, tools=[BASH])
@@ -75,6 +79,37 @@ async def test_segments_come_back_as_they_were(tmp_path: Path, seed: int):
         assert a.model_input.to_ints() == b.model_input.to_ints()
         for name, value in a.loss_fn_inputs.items():
             assert (value.to_numpy() == b.loss_fn_inputs[name].to_numpy()).all()
+
+
+def test_forks_and_calls_that_are_not_trained_in_between(tmp_path: Path):
+    """A segment goes on over a call that is left out; another one begins with all that is before its fork."""
+    file = CallsFile(tmp_path, policy_version=3)
+    first = file.call(prompt=[1, 2], tokens=[11], logprobs=[-0.1])
+    left_out = file.call(prompt=[3], tokens=[12], logprobs=[-0.2])
+    last = file.call(prompt=[4], tokens=[13], logprobs=[-0.3], status="length")
+    fork = file.call(prompt=[5], parent=first, prompt_tokens=4, tokens=[14], logprobs=[-0.4])
+    file.write(
+        Sealed(
+            calls=4, excluded={"superseded": 1}, excluded_nodes={"superseded": [left_out]},
+            segments=[SegmentLine(nodes=[first, last], reason="first"), SegmentLine(nodes=[fork], reason="fork")],
+        )
+    )  # fmt: skip
+    end = ev.TrialFinished(
+        step=0, group=0, trial=0, outcome="completed", reward=1.0, segments=2, excluded={"superseded": 1}
+    )
+    found = recorded_trial(tmp_path, end, 3, counted=False)
+    assert isinstance(found, RecordedTrial), found
+    segments = found.captured().segments
+    turns = [[(list(t.prompt_new), list(t.tokens_T), t.stop_reason) for t in one.turns] for one in segments]
+    assert turns == [[([1, 2], [11], "stop"), ([3, 12, 4], [13], "length")], [([1, 2, 11, 5], [14], "stop")]]
+
+
+def test_a_token_that_would_be_trained_twice_is_found(tmp_path: Path):
+    file = CallsFile(tmp_path, policy_version=3)
+    node = file.call(prompt=[1, 2], tokens=[11], logprobs=[-0.1])
+    file.write(Sealed(calls=1, segments=[SegmentLine(nodes=[node]), SegmentLine(nodes=[node])]))
+    end = ev.TrialFinished(step=0, group=0, trial=0, outcome="completed", reward=1.0, segments=2)
+    assert "is a target 2 times" in str(recorded_trial(tmp_path, end, 3, counted=False))
 
 
 async def test_a_file_that_tells_otherwise_than_the_journal_is_not_used(tmp_path: Path):

@@ -125,6 +125,15 @@ def test_a_journal_that_lacks_a_part_of_a_trained_batch_does_not_train_the_rest_
     assert found.why_not == "step 0 is begun again: the journal lacks a part of its batch"
 
 
+def test_a_row_that_tells_of_other_groups_than_the_batch_is_believed(run):
+    run.save(0)
+    run.begin(0, size=2)
+    keys = run.group(0, 0, PAIR) + run.group(0, 1, PAIR)
+    run.finish(0, keys, kept=1)
+    found = run.plan()
+    assert found.replayed == [] and "2 groups that were kept, and 1 were trained" in found.why_not
+
+
 def test_groups_that_did_not_train_are_what_they_were(run):
     run.save(0)
     run.begin(0, size=3)
@@ -284,6 +293,22 @@ def test_the_name_of_a_checkpoint_is_found_whatever_the_kill_left(run, told):
     run.engine(2)
     run.emit(row)
     assert run.plan().missing == [] and run.plan().weights == run.weights and not owes_row(run.run_dir, 2)
+
+
+def test_a_row_of_an_earlier_lineage_does_not_name_a_checkpoint(run):
+    """Somebody took away checkpoint 1, whose row had been recovered; step 0 was done again."""
+    run.begin(0)
+    run.train(run.group(0, 0, PAIR))
+    run.save(1, told=False)
+    (row,) = run.plan().missing
+    run.engine(1)
+    run.emit(row)
+    (run.run_dir / "checkpoints.jsonl").unlink()
+    run.engine(0, f"{POLICY}.2", 0)
+    run.begin(0)
+    run.train(run.group(0, 0, PAIR, tries={0: 1, 1: 1}))
+    run.save(1, told=False, path="tinker://m2/1")
+    assert run.plan().weights == run.weights != row.weights
 
 
 def test_a_checkpoint_of_another_run_has_a_name_of_its_own(run):
