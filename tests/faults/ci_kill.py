@@ -1,9 +1,10 @@
+# ruff: noqa: E402 - what lies beside this file is found only once the path is extended
 """A headless run under a CI-like kill: `python -m tests.faults.ci_kill [CASE ...]`.
 
-SIGINT to the command, 7.5 s, SIGTERM, 2.5 s, then SIGKILL: to the command alone, or (`+all`) to the engine, the runners
-and everything else that descends from it, as job runners do. For rooms that go at once, rooms that do not go, and E2B
-ones of both kinds. Prints a line a case: what was left at the kill, what after 20 s more, what `reap` found, and what is
-left after it. The exit code is the number of cases after which something is left that `reap` does not tell of.
+SIGINT to the command, 7.5 s, SIGTERM, 2.5 s, then SIGKILL: to the command alone, or (`+all`) to the engine, the
+runners and everything else that descends from it, as job runners do. For rooms that go at once, rooms that do not go,
+and E2B ones of both kinds. Prints a line a case: what was left at the kill, what after 20 s more, what `reap` found,
+and what is left after it. The exit code is the number of cases after which something is left.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class Kill:
             "config.loss_fn=ppo", "config.ttl_seconds=None", f"config.log_path={self.run_dir}", "config.max_steps=1",
             f"config.dataset_builder.tasks_dir={base / 'tasks'}", "config.dataset_builder.groups_per_batch=2",
             "config.dataset_builder.group_size=2", f"harbor.trial_config={base / 'trial.json'}",
-            "harbor.max_parallel_trials_per_group=2",
+            "harbor.max_parallel_trials_per_group=2", "harbor.advertised_url=http://runs.example.com",
         ]  # fmt: skip
         self.code: int | str = ""
         self.seconds = 0.0
@@ -223,7 +224,7 @@ async def cases(names: list[str]) -> int:
     import asyncio
 
     wrong = 0
-    with tempfile.TemporaryDirectory(prefix="ci-kill-") as directory, E2BServer(Path(directory) / "e2b") as server:
+    with tempfile.TemporaryDirectory(prefix="ci-kill-") as directory, E2BServer(Path(directory) / "service") as server:
         gateway = await start_embedded(
             ROOT / "configs/models/midshipman", checkpoints=Path(directory, "gateway"),
             log_path=Path(directory, "gateway.log"), name="quarterdeck/midshipman", options=["--max-models", "64"],

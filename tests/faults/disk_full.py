@@ -1,3 +1,4 @@
+# ruff: noqa: E402 - what lies beside this file is found only once the path is extended
 """A disk that is full under one part of a run: `python -m tests.faults.disk_full [PLACE@MOMENT ...]`.
 
 For each place and moment: a run of four steps with the embedded gateway as its child, in a room (`night_room`) where
@@ -118,6 +119,12 @@ def moment_of(name: str, events: list[ev.Event]) -> bool:
     raise ValueError(name)
 
 
+def _since(events: list[ev.Event]) -> list[ev.Event]:
+    """Those of the step that began last."""
+    first = max((e.seq for e in events if isinstance(e, ev.StepStarted)), default=0)
+    return [e for e in events if e.seq > first]
+
+
 def events_of(run_dir: Path) -> list[ev.Event]:
     """What the journal has; nothing while it is not there."""
     try:
@@ -218,8 +225,8 @@ def _done(out: Path) -> dict[str, Any]:
 def corruption(run_dir: Path) -> Iterator[str]:
     """What in a run directory cannot be read: journal, captures, checkpoints that are listed."""
     from console.gateway.embedded.checkpoints import Checkpoints
-    from console.records.captured_calls import CapturedTrialFile
     from console.records.capture_paths import trial_files
+    from console.records.captured_calls import CapturedTrialFile
     from console.records.checkpoint_list import checkpoint_rows
     from console.records.token_check import check_tokens
     from console.state.reduce import fold
