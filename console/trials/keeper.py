@@ -32,6 +32,7 @@ import struct
 import subprocess
 from typing import Any
 
+from console.memory_order import SANDBOX, yield_memory
 from console.trials import syscalls
 from console.trials.launch import Launched, LaunchError, launch
 
@@ -52,8 +53,7 @@ def keep(channel: socket.socket, spec: dict[str, Any]) -> None:
     """Run one sandbox from start to end; returns when it and every process in it are gone."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # no death by accident, and nothing that commands would inherit
         signal.signal(getattr(signal, name), lambda *_: None)
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("500")  # under memory pressure a sandbox goes before what watches it
+    yield_memory(SANDBOX)
     try:
         sandbox = launch(spec)
     except LaunchError as error:

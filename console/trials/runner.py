@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from console.memory_order import RUNNER, yield_memory
 from console.trials.pool import LINE_LIMIT
 from console.trials.protocol import (
     CancelTrial,
@@ -154,6 +155,7 @@ def main() -> None:
     parser.add_argument("--ledger", type=Path, help="the run's sandbox ledger")
     arguments = parser.parse_args()
     os.environ.setdefault("HARBOR_TELEMETRY", "0")
+    yield_memory(RUNNER)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     from console.trials.sandbox import Warden

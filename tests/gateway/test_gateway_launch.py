@@ -29,6 +29,8 @@ async def test_start_probe_and_stop(tiny_model: Path, tmp_path: Path, monkeypatc
     try:
         assert gateway.model == "org/tiny" and gateway.context_window == 512
         assert "TINKER_API_KEY" not in psutil.Process(gateway.pid).environ()
+        points = [int(Path(f"/proc/{pid}/oom_score_adj").read_text()) for pid in ("self", gateway.pid)]
+        assert points[0] < points[1], "without memory, it goes before us"
         async with httpx.AsyncClient() as client:
             health = await probe(gateway.url, "tml-a", client=client)
     finally:

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import pytest_asyncio
 
@@ -264,6 +265,24 @@ async def test_the_death_of_the_runner_is_a_report_and_the_next_trial_runs(
     assert not list(Path(pool._root_dir).glob("*"))
     assert (await pool.run(spec(quick), ignore)).rewards == {"reward": 1.0}
     assert pool.pid not in (None, first)
+
+
+async def test_without_memory_a_sandbox_goes_before_its_runner_and_that_before_the_engine(
+    pool, spec, make_task, wait_until
+):
+    def points(pid: int | str) -> int:
+        return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+    def asleep() -> list[int]:
+        children = psutil.Process(pool.pid).children(recursive=True)
+        return [child.pid for child in children if child.cmdline() == ["sleep", "1000"]]
+
+    running = asyncio.create_task(pool.run(spec(make_task("hungry", HANG)), ignore))
+    await wait_until(lambda: bool(asleep()))
+    assert points("self") < points(pool.pid) < min(map(points, asleep()))
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
 
 
 async def test_a_runner_that_does_not_obey_is_killed(tmp_path, spec, make_task, unique, processes_naming):

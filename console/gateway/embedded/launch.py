@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from console.errors import GatewayLostError
+from console.memory_order import GATEWAY, yield_memory
 
 _STOP_SECONDS = 5.0
 _SECRETS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
@@ -90,6 +91,7 @@ async def start_embedded(
             env=environment,
             start_new_session=True,  # an interrupt from the terminal is the parent's to handle
         )
+    yield_memory(GATEWAY, process.pid)
     assert process.stdout is not None
     try:
         line = await asyncio.wait_for(process.stdout.readline(), timeout)
