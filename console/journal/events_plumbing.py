@@ -156,7 +156,7 @@ class ClockJumped(Event, tag="host.clock"):
 
 
 class CheckpointSaved(Event, tag="checkpoint.saved"):
-    """The cookbook saved a checkpoint. `kind`: periodic, rolling, final or on request.
+    """The cookbook saved a checkpoint. `kind`: start, periodic, rolling, stop, final or request.
 
     `weights`: name of what was saved, as in `StepStarted`.
     """

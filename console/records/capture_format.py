@@ -148,7 +148,8 @@ class Sealed(Record, tag="sealed", kw_only=True, omit_defaults=True):
     """Last record of a file: the trial has ended and nothing follows.
 
     Attributes:
-        calls: answered calls whose answer had tokens; failed: those that were not; lost: always 0, or the trial is `capture_loss`.
+        calls: answered calls whose answer had tokens; failed: calls that were not answered; lost: always 0, or the
+            trial is `capture_loss`.
         segments: what is trained; excluded: answered calls that are not, by reason (aux, foreign, superseded, late,
             undelivered, rule, empty).
         excluded_nodes: their names, by the same reasons.

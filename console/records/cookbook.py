@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+WEIGHTS = "weights"
+"""Key under which a row of checkpoints.jsonl has the name of its weights, as in `StepStarted`."""
+
 
 def last_checkpoint(run_dir: Path) -> dict[str, Any] | None:
     """The row at which the cookbook resumes: the last one of checkpoints.jsonl with a `state_path` and a `batch`.

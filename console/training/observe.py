@@ -22,6 +22,7 @@ from tinker_cookbook.utils import ml_log
 
 from console.errors import QuarterdeckError
 from console.journal import events as ev
+from console.records.cookbook import WEIGHTS
 from console.training.advantages import check_advantages
 from console.training.figures import batch_figures
 from console.training.runtime import Runtime
@@ -131,7 +132,7 @@ def _manager_class(runtime: Runtime, original: Any) -> Any:
             """Save a full checkpoint that resumes at step `steps_done`."""
             async with runtime.saves.lock:
                 runtime.emit(ev.RunPhase(phase="saving"))
-                paths: dict[str, str] = await super().save_periodic_async(steps_done, {"batch": steps_done})
+                paths: dict[str, str] = await super().save_periodic_async(steps_done, _state(runtime, steps_done))
                 self._report(f"{steps_done:06d}", steps_done, paths, kind)
                 return paths
 
@@ -142,7 +143,7 @@ def _manager_class(runtime: Runtime, original: Any) -> Any:
                 training_client=self._training_client,
                 name=name,
                 log_path=self._log_path,
-                loop_state={"batch": steps_done},
+                loop_state=_state(runtime, steps_done),
                 kind="both",
                 ttl_seconds=self._ttl_seconds,
                 store=self._store,
@@ -157,7 +158,7 @@ def _manager_class(runtime: Runtime, original: Any) -> Any:
                 training_client=self._training_client,
                 name=name,
                 log_path=self._log_path,
-                loop_state={"batch": steps_done},
+                loop_state=_state(runtime, steps_done),
                 kind="state",
                 ttl_seconds=self._ttl_seconds,
                 store=self._store,
@@ -166,7 +167,7 @@ def _manager_class(runtime: Runtime, original: Any) -> Any:
 
         async def _do_rolling_save_async(self, step: int, loop_state: dict[str, Any]) -> None:
             weights, before = runtime.weights, self._prev_state_path
-            await super()._do_rolling_save_async(step, loop_state)
+            await super()._do_rolling_save_async(step, loop_state | {WEIGHTS: weights})
             if self._prev_state_path != before:
                 path = str(self._prev_state_path)
                 name = f"{step:06d}"
@@ -175,7 +176,7 @@ def _manager_class(runtime: Runtime, original: Any) -> Any:
         async def save_final_async(self, loop_state: dict[str, Any]) -> dict[str, str]:
             async with runtime.saves.lock:
                 runtime.emit(ev.RunPhase(phase="saving"))
-                paths: dict[str, str] = await super().save_final_async(loop_state)
+                paths: dict[str, str] = await super().save_final_async(loop_state | {WEIGHTS: runtime.weights})
                 self._report("final", int(loop_state.get("batch", 0)), paths, "final")
                 return paths
 
@@ -192,6 +193,11 @@ def _manager_class(runtime: Runtime, original: Any) -> Any:
             )
 
     return ReportingManager
+
+
+def _state(runtime: Runtime, steps_done: int) -> dict[str, Any]:
+    """What the cookbook keeps with a checkpoint: where a resume goes on, and the name of the weights."""
+    return {"batch": steps_done, WEIGHTS: runtime.weights}
 
 
 def _train_step(runtime: Runtime, original: Any) -> Any:

@@ -18,6 +18,7 @@ import msgspec
 from console.journal import events as ev
 from console.outcomes.classes import SCORED
 from console.records.batches import Batches, Opening, read_batches
+from console.records.cookbook import WEIGHTS
 from console.training import lineage
 from console.training.recorded import (
     RecordedBatch,
@@ -119,7 +120,7 @@ def plan(
     found = ResumePlan(weights=fresh_weights, recipe=recipe, step=step, tries=batches.next_try)
     if checkpoint is not None:
         found.checkpoint = str(checkpoint.get("name") or "")
-        found.weights = _weights_of(str(checkpoint.get("state_path") or ""), step, batches, recipe)
+        found.weights = _weights_of(checkpoint, step, batches, recipe)
     if done < step:
         found.missing = _missing(batches, done, step, found.weights, num_substeps)
     ended = [*rows, *found.missing]
@@ -128,8 +129,11 @@ def plan(
     return found
 
 
-def _weights_of(path: str, step: int, batches: Batches, recipe: str) -> str:
-    """The name of what a checkpoint holds: as it was reported, as its last step's row says, or as that step says."""
+def _weights_of(checkpoint: dict[str, Any], step: int, batches: Batches, recipe: str) -> str:
+    """The name of what a checkpoint holds: as its row says, as it was reported, or as its last step has it."""
+    if checkpoint.get(WEIGHTS):
+        return str(checkpoint[WEIGHTS])
+    path = str(checkpoint.get("state_path") or "")
     saved = batches.saved.get(path)
     if saved is not None and saved.weights:
         return saved.weights

@@ -43,14 +43,15 @@ class RecordedRun:
         self.weights = weights if weights is not None else self.weights
         self.version = version if version is not None else self.version
 
-    def save(self, step: int, *, told: bool = True, name: str = "", path: str = "", weights: str = "") -> None:
-        """A checkpoint of so many steps. `told`: the journal has it too."""
+    def save(self, step: int, *, told: bool = True, named: bool = False, name: str = "", path: str = "") -> None:
+        """A checkpoint of so many steps. `told`: the journal has it too; `named`: its row has the weights' name."""
         path = path or f"tinker://m/{step}"
         row = {"name": name or f"{step:06d}", "batch": step, "state_path": path, "sampler_path": path + "/s"}
+        row |= {"weights": self.weights} if named else {}
         with (self.run_dir / "checkpoints.jsonl").open("a") as file:
             file.write(json.dumps(row) + "\n")
         if told:
-            self.emit(ev.CheckpointSaved(name=row["name"], step=step, path=path, weights=weights or self.weights))
+            self.emit(ev.CheckpointSaved(name=row["name"], step=step, path=path, weights=self.weights))
 
     def begin(self, step: int, size: int = 1, **fields: Any) -> None:
         """A batch begins."""

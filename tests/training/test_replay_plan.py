@@ -270,14 +270,16 @@ def test_the_checkpoint_says_where_to_begin(run):
     assert run.plan(max_steps=3).replayed == [2]
 
 
-@pytest.mark.parametrize("told", ["checkpoint", "row", "neither"])
+@pytest.mark.parametrize("told", ["checkpoint", "row", "neither", "by its row alone"])
 def test_the_name_of_a_checkpoint_is_found_whatever_the_kill_left(run, told):
     """Between the cookbook's row and ours there are two moments at which an engine may die."""
     run.step(0, PAIR)
     run.begin(1)
     keys = run.group(1, 0, PAIR)
     run.train(keys)
-    run.save(2, told=told == "checkpoint")
+    if told == "by its row alone":
+        run.weights = "known to nobody else"
+    run.save(2, told=told == "checkpoint", named=told == "by its row alone")
     if told == "row":
         run.emit(ev.StepFinished(step=1, groups_kept=1, policy_version=2, weights=run.weights))
     found = run.plan()
