@@ -68,6 +68,7 @@ class ControlClient:
         self.hello = hello
         self.engine_seq = hello.seq
         self.engine_ts: float | None = None
+        self._beat = 0.0
         self.presence: tuple[m.Viewer, ...] = ()
         self.on_presence: Callable[[tuple[m.Viewer, ...]], object] | None = None
         self.last_word = ""
@@ -77,6 +78,11 @@ class ControlClient:
         self._waiting: dict[str, list[asyncio.Future[m.Result | m.Content]]] = {}
         self._closed: str | None = None
         self._task = asyncio.create_task(self._read())
+
+    @property
+    def run_time(self) -> float | None:
+        """The run's time now, Unix seconds, by the last heartbeat; None before the first one."""
+        return None if self.engine_ts is None else self.engine_ts + time.monotonic() - self._beat
 
     @classmethod
     async def connect(cls, path: str | os.PathLike[str], *, run: str = "", timeout: float = 5.0) -> ControlClient:
@@ -224,6 +230,7 @@ class ControlClient:
                     why = f"run {self._run}: {message.text}"
                 elif isinstance(message, m.Heartbeat):
                     self.engine_seq, self.engine_ts = max(self.engine_seq, message.seq), message.ts
+                    self._beat = time.monotonic()
                 elif isinstance(message, m.Result | m.Content):
                     self._resolve(message)
                 elif isinstance(message, m.Presence):

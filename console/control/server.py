@@ -51,10 +51,11 @@ class ControlServer:
         past: Callable[[int], Iterable[bytes]],
         dispatcher: CommandDispatcher,
         content: Callable[[m.Ask], m.Content] | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Nothing is opened before `start`. `past` (see `PastLines`) and `content` are called on worker threads.
 
-        `content` answers what viewers ask of a trial; by default from the run directory.
+        `content` answers what viewers ask of a trial; by default from the run directory. `clock` tells the run's time.
         """
         self.path = path
         self.view = view
@@ -64,6 +65,7 @@ class ControlServer:
         self.tail = Tail(view().state.seq)
         self.last_word = ""
         self._run_id, self._run_dir = run_id, run_dir
+        self._clock = clock
         self._content = content if content is not None else TrialContent(run_dir).answer
         self._readers = ThreadPoolExecutor(CONTENT_THREADS, thread_name_prefix="content")
         self._pending: list[bytes] = []
@@ -148,7 +150,7 @@ class ControlServer:
 
     async def _beat(self) -> None:
         while True:
-            beat = m.encode(m.Heartbeat(seq=self.tail.last, ts=time.time()))
+            beat = m.encode(m.Heartbeat(seq=self.tail.last, ts=self._clock()))
             for connection in list(self._connections):
                 connection.beat(beat)
             await asyncio.sleep(HEARTBEAT_SECONDS)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from console.control.commands import Command
 from console.engine.operable import Operable
 from console.engine.plans import Plan, already, by, count, refuse
@@ -16,7 +14,7 @@ MOST_MINUTES = 7 * 24 * 60
 
 def ack(engine: Operable, command: Command) -> Plan:
     """One alarm, or all that ask."""
-    alarms, now = engine.view.state.alarms, time.time()
+    alarms, now = engine.view.state.alarms, engine.now()
     key = _key(command)
     if "alarm" in command.args:
         if key not in alarms:
@@ -40,7 +38,7 @@ def ack(engine: Operable, command: Command) -> Plan:
 
 def shelve(engine: Operable, command: Command) -> Plan:
     """An alarm is silent for some minutes, or no longer."""
-    state, now = engine.view.state, time.time()
+    state, now = engine.view.state, engine.now()
     key, minutes = _key(command), command.args.get("minutes", 60.0)
     shown = sanitize(key, 80)
     if isinstance(minutes, bool) or not isinstance(minutes, int | float) or not 0 <= minutes <= MOST_MINUTES:
@@ -52,7 +50,7 @@ def shelve(engine: Operable, command: Command) -> Plan:
         return already(f"{shown} is not shelved")
 
     def act() -> str:
-        until = time.time() + minutes * 60 if minutes else 0.0
+        until = engine.now() + minutes * 60 if minutes else 0.0
         engine.emit(ev.AlarmShelved(key=key, until=until, by=by(command)))
         return f"{shown} is silent for {minutes:g} min" if minutes else f"{shown} is back from the shelf"
 

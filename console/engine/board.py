@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from console.control.audit import AuditLog
 from console.control.dispatch import CommandDispatcher, CommandHandler
 from console.control.past import PastLines
 from console.control.server import ControlServer
+from console.engine.clocks import RunClock
 from console.engine.host import HostWatch
 from console.engine.tasks import settle, spawn
 from console.journal import events as ev
@@ -40,7 +40,7 @@ class Board:
     Attributes:
         on_failure: called when the journal takes an event no more; the run must end, for nothing else is true.
         on_moved: called when the run directory is no longer where it was.
-        notifier: told of every event, to be set before `start`; None: nobody wants to be told.
+        clock: the run's time; notifier: told of every event, to be set before `start`; None: nobody wants to be told.
 
     Args:
         run_dir: the run's directory; run_id: its name in the registry; socket_path: where to listen.
@@ -59,7 +59,8 @@ class Board:
             from console.records.run_dir import RunRecord
 
             self.view = RunRecord(run_dir).view_at_end()
-        self._journal = JournalWriter(journal_dir, snapshot=self._snapshot)
+        self.clock = RunClock(self.view.state.ts)
+        self._journal = JournalWriter(journal_dir, snapshot=self._snapshot, clock=self.clock.now)
         self._audit = AuditLog(run_dir / "audit.jsonl")
         self.dispatcher = CommandDispatcher(self.emit, self._audit, handler)
         self.server = ControlServer(
@@ -69,6 +70,7 @@ class Board:
             view=lambda: self.view,
             past=PastLines(journal_dir),
             dispatcher=self.dispatcher,
+            clock=self.clock.now,
         )
         self._journal.subscribe(self._written)
         self._keeper = AlarmKeeper()
@@ -117,7 +119,7 @@ class Board:
 
     def check_alarms(self) -> None:
         """Open what is wrong, close what is over, after the delays of the rules."""
-        now = time.time()
+        now = self.clock.now()
         for event in self._keeper.step(alarms(self.view, now), now):
             self.emit(event)
 

@@ -39,6 +39,31 @@ def read_clocks() -> Clocks:
     return Clocks(before, boot, wall)
 
 
+class RunClock:
+    """The time of a run, in Unix seconds: the machine's when its engine starts, and from then on the boot clock's.
+
+    A time of day that is set while the run goes on moves nothing of it: no order, age or delay becomes wrong, and no
+    event stands still. The next engine begins with the machine's time again, but never before the run's last event.
+
+    Args:
+        last: of the run's last event, Unix seconds; read: takes a reading.
+    """
+
+    def __init__(self, last: float = 0.0, read: Callable[[], Clocks] = read_clocks) -> None:
+        self._read = read
+        begun = read()
+        self._began = max(begun.wall, last) - begun.boot
+
+    def now(self) -> float:
+        """Unix seconds."""
+        return self._began + self._read().boot
+
+    def ahead(self) -> float:
+        """Seconds by which the run's time is ahead of the time of day."""
+        seen = self._read()
+        return self._began + seen.boot - seen.wall
+
+
 class ClockWatch:
     """Compares each reading with the one before.
 

@@ -143,9 +143,10 @@ class Notifier:
         emit: Callable[[ev.Event], None],
         ping_url: str | None = None,
         ping_interval: float = 60.0,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.failures: dict[str, int] = {}
-        self._announcer, self._emit = announcer, emit
+        self._announcer, self._emit, self._clock = announcer, emit, clock
         self._ping_url, self._ping_interval = ping_url, ping_interval
         self._queues: list[tuple[Channel, asyncio.Queue[Notice | None]]] = [(c, asyncio.Queue()) for c in channels]
         self._state: RunState | None = None
@@ -155,8 +156,10 @@ class Notifier:
         self._failed = False
 
     @classmethod
-    def of(cls, options: ConsoleOptions, emit: Callable[[ev.Event], None]) -> Notifier | None:
-        """The notifier of a run; None when nobody wants to be told."""
+    def of(
+        cls, options: ConsoleOptions, emit: Callable[[ev.Event], None], clock: Callable[[], float] = time.time
+    ) -> Notifier | None:
+        """The notifier of a run whose time `clock` tells; None when nobody wants to be told."""
         channels: list[Channel] = []
         if options.notify_command:
             channels.append(CommandChannel(shlex.split(options.notify_command)))
@@ -165,7 +168,7 @@ class Notifier:
         if not channels and not options.ping_url:
             return None
         announcer = Announcer(options.notify_level, options.notify_every)
-        return cls(channels, announcer, emit, options.ping_url, options.ping_interval)
+        return cls(channels, announcer, emit, options.ping_url, options.ping_interval, clock)
 
     def start(self) -> None:
         """Begin to send and to ping."""
@@ -211,7 +214,7 @@ class Notifier:
         while True:
             await asyncio.sleep(DUE_SECONDS)
             if self._state is not None:
-                self._put(self._announcer.due(self._state, time.time()))
+                self._put(self._announcer.due(self._state, self._clock()))
 
     async def _send(self, channel: Channel, queue: asyncio.Queue[Notice | None]) -> None:
         while (notice := await queue.get()) is not None:

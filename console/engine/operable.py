@@ -27,6 +27,9 @@ class Operable(Protocol):
     def ending(self) -> bool:
         """Whether the run is ending already."""
 
+    def now(self) -> float:
+        """The run's time, Unix seconds."""
+
     def emit(self, event: ev.Event) -> None:
         """Append an event."""
 

@@ -20,6 +20,7 @@ from console.engine.cause import COMPLETED, STOPPED, Cause, CauseKeeper, after_s
 from console.engine.commands import EngineCommands
 from console.engine.ending import Ending
 from console.engine.notify import Notifier
+from console.engine.plumbing import carried_stats
 from console.engine.steering import Steering
 from console.engine.tasks import settle, spawn
 from console.engine.versions import installed
@@ -74,7 +75,7 @@ class Engine:
         self.board = Board(run_dir, run_id, socket_path(run_id), EngineCommands(self))
         self.board.on_failure = self._journal_failed
         self.board.on_moved = lambda: self.end(self._moved())
-        self.board.notifier = Notifier.of(options.console, self.board.emit)
+        self.board.notifier = Notifier.of(options.console, self.board.emit, self.now)
         before = self.board.view.state
         self._last_alive = before.ts if before.engines else None
         # Totals are the run's, so that a token budget holds over restarts; what was lost is each engine's own alarm.
@@ -99,6 +100,10 @@ class Engine:
     def view(self) -> RunView:
         """The view of the journal so far."""
         return self.board.view
+
+    def now(self) -> float:
+        """The run's time, Unix seconds."""
+        return self.board.clock.now()
 
     def emit(self, event: ev.Event) -> None:
         """Append an event."""
@@ -150,7 +155,7 @@ class Engine:
         """What an error stands for. When the run directory is gone, all else that fails follows from it."""
         if self.board.moved:
             return self._moved()
-        return after_sleep(cause_of(error), self.board.view.state.host, time.time())
+        return after_sleep(cause_of(error), self.board.view.state.host, self.now())
 
     # --- the run --------------------------------------------------------------------------------------------------
 
@@ -185,8 +190,11 @@ class Engine:
                 self.run_dir,
                 Manifest(run_id=self.run_id, name=self._name, created=time.time(), versions=versions, config=config),
             )
+            carried = carried_stats(self.board.view.state.capture)
             self.board.emit(self._started(versions, config))
             begun = True
+            if carried != ev.CaptureStats():
+                self.board.emit(carried)  # a kill before the first report must not make the totals begin anew
             self.steering.check_quarantine()
             register(
                 run_id=self.run_id,

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from console.state.findings import WARNING, Finding, Look, at, clean, level, share, span
 
 HOST_STALE_SECONDS = 300.0
+CLOCK_SECONDS, CLOCK_TOLD_SECONDS = 30.0, 900.0
+"""A time of day that was set by less is a correction; an alarm about one lasts so long."""
 SAVE_EVERY = 20
 """The cookbook's default; a run records only what differs from the defaults."""
 
@@ -161,6 +163,22 @@ def memory(look: Look) -> Iterator[Finding]:
         )
 
 
+def clock(look: Look) -> Iterator[Finding]:
+    """The time of day was set while the run went on; its own time goes on as before."""
+    host = look.state.host
+    if abs(host.stepped) < CLOCK_SECONDS or look.now - host.stepped_at > CLOCK_TOLD_SECONDS:
+        return
+    ahead = host.stepped < 0
+    yield Finding(
+        key="host.clock",
+        level=WARNING,
+        text=f"the time of day was set {'back' if ahead else 'forward'} by {span(abs(host.stepped))}",
+        consequence=f"times of this run are {'ahead of' if ahead else 'behind'} the clock until it is started again"
+        + ("" if ahead else "; was the machine paused, the gateway may have ended the session"),
+        remedy="look at the time service of the machine; keys and certificates go by the time of day",
+    )
+
+
 def loop_lag(look: Look) -> Iterator[Finding]:
     """The engine's main loop is late, again and again. While it loads its libraries that is to be expected."""
     lag, limits = look.state.host.loop_lag, look.limits
@@ -186,4 +204,4 @@ def _stale(look: Look) -> bool:
 
 WHATEVER = (no_progress, disk, memory)
 """Rules that also speak while the run ends."""
-WHILE_LIVE = (step_slow, checkpoint_old, budgets, loop_lag)
+WHILE_LIVE = (step_slow, checkpoint_old, budgets, loop_lag, clock)

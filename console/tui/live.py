@@ -20,6 +20,8 @@ from console.tui.source import EventListener, Link, LiveAddress, engine_gone, wa
 HEARTBEAT_SECONDS = 2.0
 """The engine says something at least so often."""
 STALE_AFTER = 3 * HEARTBEAT_SECONDS
+ONE_CLOCK = 2.0
+"""Seconds by which two clocks may differ that are one, heard over a slow line."""
 _ENDED = ("finished", "stopped", "failed")
 
 
@@ -69,6 +71,7 @@ class LiveSource:
         self._up = False
         self._over = False
         self._why = self._told = ""
+        self._ahead = 0.0
 
     @property
     def presence(self) -> tuple[Viewer, ...]:
@@ -103,8 +106,11 @@ class LiveSource:
         return Link("lost", age=silence or 0.0, detail=self._why)
 
     def now(self) -> float:
-        """The wall clock."""
-        return wall_clock()
+        """The run's time, as the engine tells it: the clock of this machine may be another, or may have been set."""
+        wall, told = wall_clock(), None if self._follower.client is None else self._follower.client.run_time
+        if told is not None:
+            self._ahead = told - wall
+        return wall + self._ahead if abs(self._ahead) > ONE_CLOCK else wall
 
     async def command(self, command: Command) -> CommandResult:
         """Send it over the open connection. Raises `ControlError` when there is none."""

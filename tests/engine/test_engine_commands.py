@@ -330,8 +330,7 @@ async def test_alarms_are_acknowledged_and_shelved(engine):
     assert [(e.key, e.by) for e in engine.told(ev.AlarmAcked)] == [("a", "ada"), ("b", "ada"), ("c", "ada")]
 
 
-async def test_the_shelf(engine, monkeypatch):
-    monkeypatch.setattr("console.engine.alarm_commands.time.time", lambda: engine.view.state.ts)
+async def test_the_shelf(engine):
     engine.emit(ev.AlarmOpened(key="a", level="warning", text="x"))
     assert engine.asks("shelve", alarm="b", minutes=5) == (False, "no alarm 'b'; there are a")
     assert await engine.does("shelve", alarm="a", minutes=0) == (True, "a is not shelved")

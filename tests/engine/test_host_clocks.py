@@ -8,14 +8,19 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
 
 from console.engine import host
-from console.engine.clocks import Clocks, ClockWatch, read_clocks
+from console.engine.board import Board
+from console.engine.clocks import Clocks, ClockWatch, RunClock, read_clocks
+from console.engine.commands import EngineCommands
 from console.engine.host import HostWatch
 from console.journal import events as ev
+from console.journal.reader import Journal
+from console.tui.live import LiveSource
 
 
 class Hands:
@@ -147,3 +152,51 @@ def test_an_hour_of_sleep_as_the_kernels_clocks_show_it(tmp_path: Path) -> None:
     assert told[0][0] == pytest.approx(3600.0, abs=1.0)
     # The namespace moves the boot clock alone, so that the time of day seems to be behind by as much.
     assert told[0][1] == pytest.approx(-3600.0, abs=1.0)
+
+
+@pytest.mark.parametrize("set_by", [-18000.0, 18000.0])
+def test_the_time_of_a_run_goes_on_whatever_the_time_of_day_does(set_by: float) -> None:
+    hands = Hands()
+    begun, clock = hands.now.wall, RunClock(read=hands)
+    hands.pass_(awake=60.0, set_by=set_by)
+    assert (clock.now() - begun, clock.ahead()) == (60.0, -set_by)
+    hands.pass_(awake=5.0, asleep=3600.0)
+    assert clock.now() - begun == 3665.0, "a sleeping machine's time passes"
+
+
+def test_the_time_of_a_run_never_begins_before_its_last_event() -> None:
+    hands = Hands()
+    assert RunClock(hands.now.wall - 9.0, hands).now() == hands.now.wall
+    clock = RunClock(hands.now.wall + 7200.0, hands)
+    hands.pass_(awake=3.0)
+    assert (clock.now() - hands.now.wall, clock.ahead()) == (7200.0, 7200.0)
+
+
+@pytest.mark.parametrize("hours", [-5, 5])
+async def test_a_time_of_day_that_is_set_is_an_alarm_and_moves_no_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    """The engine's board as it is, with the time of day set under it; a console that is attached sees ages right."""
+    monkeypatch.setattr(host, "TICK_SECONDS", 0.01)
+    monkeypatch.setattr("console.engine.board.ALARM_SECONDS", 0.02)
+    monkeypatch.setattr("console.control.server.HEARTBEAT_SECONDS", 0.05)
+    board = Board(tmp_path / "run", "r", tmp_path / "s" / "r.sock", EngineCommands(None))
+    await board.start()
+    board.emit(ev.RunStarted(run_id="r"))
+    console = LiveSource(str(tmp_path / "s" / "r.sock"), local=False)
+    await console.start()
+    true = time.time
+    monkeypatch.setattr(time, "time", lambda: true() + hours * 3600)
+    async with asyncio.timeout(20):
+        while "host.clock" not in board.view.state.alarms or not console.view.state.alarms:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        while abs(console.now() - true()) > 2.0:  # noqa: ASYNC110 - the next heartbeat
+            await asyncio.sleep(0.01)
+    board.emit(ev.Note(text="later"))
+    alarm = board.view.state.alarms["host.clock"]
+    assert ("set back by 5.0 h" if hours < 0 else "set forward by 5.0 h") in alarm.text
+    await console.close()
+    await board.close(None)
+    times = [event.ts for event in Journal(tmp_path / "run" / "journal").events()]
+    assert len(set(times)) == len(times) and times == sorted(times), "no two events at one time"
+    assert abs(times[-1] - true()) < 2.0

@@ -41,6 +41,9 @@ class Engine:
     def stop_now(self, by: str, *, soon: bool = False) -> None:
         self.ending = True
 
+    def now(self) -> float:
+        return self.view.state.ts
+
     def checkpoint_plan(self) -> tuple[bool, str]:
         return True, "saves"
 
