@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from console.training.groups import GroupResult
     from console.training.loop import TrainingThread
     from console.training.replay import ResumePlan
+    from console.training.trial_run import TrialResult
 
 TASKS_END_SECONDS = 2.0
 
@@ -85,6 +86,7 @@ class Workshop:
         self.capture: Capture | None = None
         self.figures = CaptureFigures()
         self._probed = False
+        self._released: list[TrialResult] = []
         self._captured_before = msgspec.structs.replace(board.view.state.capture)
         self.gateway = GatewayLink(options, run_dir, board.emit, last_alive)
         self._sandboxes = SandboxReport(run_dir, totals, options.harbor.sandbox_cost_per_hour)
@@ -211,9 +213,7 @@ class Workshop:
     async def _release(self, group: HarborGroup) -> GroupResult:
         """The last word on what of a group trains, once its batch is complete."""
         result = await self._steering.groups.release(group)
-        for trial in result.trials if result.kept else ():
-            if trial.captured is not None and not trial.counted:
-                self._totals.trained(trial.captured)
+        self._released += [trial for trial in result.trials if result.kept and not trial.counted]
         return result
 
     def _from_training(self, event: ev.Event) -> None:
@@ -221,6 +221,14 @@ class Workshop:
         if isinstance(event, ev.RunPhase) and self._board.view.state.status == "stopping":
             return  # what the thread still does is part of the end
         with contextlib.suppress(JournalWriteError):  # the board ends the run
+            if isinstance(event, ev.StepStarted):
+                self._released = []  # of a batch that came to nothing
+            elif isinstance(event, ev.RunPhase) and event.phase == "training":
+                for trial in self._released:
+                    if trial.captured is not None:
+                        self._totals.trained(trial.captured)
+                self._released = []
+                self._board.emit(self.stats())  # of a batch that is given away, a resume counts no token again
             self._board.emit(event)
         if isinstance(event, ev.StepFinished):
             spawn(self._pool.recycle(), self._tasks)
@@ -280,6 +288,7 @@ class Workshop:
             tls_key=harbor.tls_key,
             allow_insecure=insecure_allowed(harbor.allow_insecure, os.environ),
             outage=self.gateway.outage,
+            forgotten=self.gateway.forgotten,
         )
 
     def _classifier(self) -> Callable[[Any], Any]:
