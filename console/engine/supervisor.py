@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import os
@@ -155,6 +156,8 @@ class Engine:
         """What an error stands for. When the run directory is gone, all else that fails follows from it."""
         if self.board.moved:
             return self._moved()
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
+            error.filename = str(self.run_dir)  # a failed write names no file; ours and the cookbook's are all in there
         return after_sleep(cause_of(error), self.board.view.state.host, self.now())
 
     # --- the run --------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import importlib
 import json
 import logging
@@ -30,6 +31,7 @@ _MESSAGE_LIMIT = 2000
 _MESSAGE_HEAD = 300
 _OUTPUT_LIMIT = 8000
 _METADATA_LIMIT = 64 << 10
+_DISK_ERRORS = tuple(f"[Errno {number}]" for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS))
 
 # Creating a trial hashes its task, synchronously. One at a time, so that sixteen do not stall the loop in one go.
 _creation = asyncio.Lock()
@@ -213,7 +215,7 @@ def _report(
         trial_name=trial.config.trial_name,
         trial_dir=str(trial.paths.trial_dir),
         exception_type=kind,
-        exception_message=_ends_of(message),
+        exception_message=_ends_of(_on_its_disk(kind, message, trial)),
         exception_phase=phase,
         rewards=rewards,
         verifier_output=_verifier_output(trial),
@@ -222,6 +224,12 @@ def _report(
         agent_timeout=trial.agent_timeout_sec,
         sandbox_left=watch.left,
     )
+
+
+def _on_its_disk(kind: str | None, message: str, trial: Trial) -> str:
+    """What the disk of the trial's files refused, with where that is: a failed write names no file by itself."""
+    refused = kind == "OSError" and message.startswith(_DISK_ERRORS) and "'" not in message
+    return f"{message}: the files of the trial, {trial.paths.trial_dir}" if refused else message
 
 
 def _timings(result: TrialResult) -> dict[str, list[TimingInfo]]:

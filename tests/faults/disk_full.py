@@ -276,7 +276,7 @@ def lineage_of(run_dir: Path) -> Iterator[str]:
     rows = view.history.rows
     if [row.step for row in rows] != list(range(STEPS)):
         yield f"the steps are {[row.step for row in rows]}"
-    kept = [bool(row.groups_kept) and (row.tokens_trained or 0) > 0 for row in rows]
+    kept = [bool(row.groups_kept) and row.tokens_trained != 0 for row in rows]  # null: recovered
     trained = [sum(kept[: i + 1]) for i in range(len(rows))]
     if [row.policy_version for row in rows] != trained:
         yield f"policy versions {[row.policy_version for row in rows]}, trained {kept}"

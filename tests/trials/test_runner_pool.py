@@ -55,6 +55,8 @@ class Scripted(BaseAgent):
             if self.stubborn:
                 await environment.exec(self.script)
             raise
+        if self.error == "OSError":
+            raise OSError(28, "No space left on device")
         if self.error:
             raise type(self.error, (Exception,), {})("said " + "y" * 5000)
 """
@@ -190,6 +192,12 @@ async def test_an_agent_that_raises_is_reported_by_name(pool, spec, make_task):
     report = await pool.run(spec(make_task("raises"), agent=scripted(error="OddError")), ignore)
     assert report.exception_type == "OddError" and report.exception_phase == "agent"
     assert report.exception_message.startswith("said yyy") and len(report.exception_message) == 2000
+
+
+async def test_a_disk_that_refuses_a_trial_is_named(pool, spec, make_task):
+    report = await pool.run(spec(make_task("full"), agent=scripted(error="OSError")), ignore)
+    said = f"[Errno 28] No space left on device: the files of the trial, {report.trial_dir}"
+    assert (report.exception_type, report.exception_message) == ("OSError", said)
 
 
 async def test_an_agent_that_swallows_its_cancellation_ends_all_the_same(
