@@ -53,6 +53,23 @@ def capture_stats(totals: Totals, figures: CaptureFigures, before: CaptureState)
     )
 
 
+def carried_stats(before: CaptureState) -> ev.CaptureStats:
+    """What an engine begins with: the totals of those before it. What they lost is their own alarm."""
+    return ev.CaptureStats(
+        calls=before.calls,
+        failed=before.failed,
+        prompt_tokens=before.prompt_tokens,
+        sampled_tokens=before.sampled_tokens,
+        trained_tokens=before.trained_tokens,
+        bridged=before.bridged,
+        unbridged=dict(before.unbridged),
+        refusals=dict(before.refusals),
+        excluded=dict(before.excluded),
+        temperature_low=before.temperature_low,
+        temperature_high=before.temperature_high,
+    )
+
+
 def _sum(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
     return {key: a.get(key, 0) + b.get(key, 0) for key in a.keys() | b.keys()}
 

@@ -44,8 +44,8 @@ async def test_paused_tuned_saved_and_resumed_the_run_completes(run_engine, task
     assert run.exit_code == 0, run.view.state.reason
     assert said["early"].status == "refused" and "no weights to save yet" in said["early"].text
     assert said["before"] == ["queued"] * 6 and said["phase"] == "rollout"
-    assert said["saved"].text.startswith("checkpoint 000000-request saved in ")
-    assert said["again"].text.startswith("checkpoint 000000-request has these weights already")
+    assert said["saved"].text.startswith("checkpoint 000000-start has these weights already")
+    assert said["again"].text.startswith("checkpoint 000000-start has these weights already")
     assert said["resume"].text == "resumed: 4 trials begun"
     assert said["later"].text.startswith("checkpoint 000001-request saved in ")
     paused, resumed, *_ = [e.seq for e in run.of(ev.DispatchPaused)]
@@ -55,7 +55,12 @@ async def test_paused_tuned_saved_and_resumed_the_run_completes(run_engine, task
         (0, "create-file"), (0, "make-folder"), (1, "create-file"), (1, "rename-file"),
     ]  # fmt: skip
     assert [(r.groups_kept, r.policy_version) for r in run.view.history.rows] == [(2, 1), (2, 2)]
-    assert [c.kind for c in run.of(ev.CheckpointSaved)] == ["request", "request", "final"]
+    saved = run.of(ev.CheckpointSaved)
+    assert sorted(c.kind for c in saved) == ["final", "request", "rolling", "rolling", "start"]
+    names = [row.weights for row in run.view.history.rows]
+    assert {c.step: c.weights for c in saved} == {0: run.of(ev.StepStarted)[0].weights, 1: names[0], 2: names[1]}
+    rows = [json.loads(line) for line in (run.run_dir / "checkpoints.jsonl").read_text().splitlines()]
+    assert {row["batch"]: row["weights"] for row in rows} == {c.step: c.weights for c in saved}
     started = run.of(ev.RunStarted)[0]
     assert set(started.tunables) == set(ev.TUNABLES) and started.tunables["parallel"] == 1 and started.thresholds
     assert run.folded() == run.view

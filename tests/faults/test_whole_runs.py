@@ -193,7 +193,7 @@ async def test_stop_after_the_step_saves_and_a_later_start_goes_on(run_engine, t
     first = await run_engine(where, trial, "config.max_steps=3", during=during)
     assert first.exit_code == 3
     assert [r.step for r in first.view.history.rows] == [0]
-    assert [c.step for c in first.view.state.checkpoints] == [1]
+    assert [(c.name, c.step) for c in first.view.state.checkpoints] == [("000000-start", 0), ("000001", 1)]
     second = await run_engine(where, trial, "config.max_steps=3", run_dir=first.run_dir)
     assert second.exit_code == 0
     assert [(r.step, r.policy_version) for r in second.view.history.rows] == [(0, 1), (1, 2), (2, 3)]
