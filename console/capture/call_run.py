@@ -151,6 +151,8 @@ class CallRun:
             else:  # by the SDK, or by the end of the loop
                 self._failed(_backend("the sample was cancelled at the gateway"), "the sample was cancelled")
         except SampleFailedError as error:
+            if error.forgotten:
+                self._parts.service.forgotten(self._parts.records.clean(error.text))
             self._failed(self._refusal_of(error), error.text)
         except RefusedError as refusal:
             self._failed(refusal, str(refusal.__cause__ or refusal.message))

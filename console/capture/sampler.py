@@ -38,15 +38,21 @@ class SampleFailedError(Exception):
     Attributes:
         kind: backend, overflow or no_logprobs; text: what the gateway said, for the record and not for the agent.
         window: of an overflow, the context window in tokens when the gateway names it.
+        forgotten: the gateway knows the sampler no more: no call of the run will ever be answered.
         brief: what the agent may know.
     """
 
     def __init__(
-        self, kind: Literal["backend", "overflow", "no_logprobs"], text: str, brief: str, window: int | None = None
+        self,
+        kind: Literal["backend", "overflow", "no_logprobs"],
+        text: str,
+        brief: str,
+        window: int | None = None,
+        forgotten: bool = False,
     ) -> None:
         super().__init__(text)
         self.kind: Literal["backend", "overflow", "no_logprobs"] = kind
-        self.text, self.brief, self.window = text, brief, window
+        self.text, self.brief, self.window, self.forgotten = text, brief, window, forgotten
 
 
 def model_input(prompt: array[int]) -> Any:
@@ -87,12 +93,15 @@ async def sample(client: Any, prompt: Any, effective: Effective, stop: list[int]
 
 def failed(error: Exception) -> SampleFailedError:
     """What an exception of the SDK means. Its name may be told to the agent, its text may not."""
+    from console.gateway.loss import forgotten
+
     text = f"{type(error).__name__}: {error}"
     if any(pattern.search(text) for pattern in _OVERFLOWS):
         said = _WINDOW.search(text)
         window = int(next(group for group in said.groups() if group)) if said else None
         return SampleFailedError("overflow", text, "", window)
-    return SampleFailedError("backend", text, f"the policy's gateway failed: {type(error).__name__}")
+    brief = f"the policy's gateway failed: {type(error).__name__}"
+    return SampleFailedError("backend", text, brief, forgotten=forgotten(error))
 
 
 def checked(response: Any) -> Sample:

@@ -53,6 +53,7 @@ class Capture:
             advertised_url: what it is, when something stands between the agents and this machine.
         tls_certificate, tls_key: PEM files, for TLS; allow_insecure: other machines may connect without it.
         outage: seconds since a monotonic time for which the policy's gateway did not answer its health checks.
+        forgotten: told what the policy's gateway said when it did not know the sampler any more.
         body_limit: bytes of a request's body, also when it is unpacked.
     """
 
@@ -70,10 +71,11 @@ class Capture:
         tls_key: str | None = None,
         allow_insecure: bool = False,
         outage: Callable[[float], float] = lambda since: 0.0,
+        forgotten: Callable[[str], None] = lambda text: None,
         body_limit: int = BODY_LIMIT,
         dialects: Mapping[str, Dialect] | None = None,
     ) -> None:
-        self.service = CallService(renderer, settings, outage=outage)
+        self.service = CallService(renderer, settings, outage=outage, forgotten=forgotten)
         self._journal, self._renderer_name = journal, renderer.name
         self._listen = (listen_host, listen_port)
         self._advertised_host, self._advertised_url = advertised_host, advertised_url

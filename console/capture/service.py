@@ -19,6 +19,7 @@ class CallService:
     Args:
         renderer: the policy's; settings: how calls are served.
         outage: seconds since a monotonic time for which the policy's gateway did not answer its health checks.
+        forgotten: told what the policy's gateway said when it did not know the sampler any more.
 
     Attributes:
         window: context window in tokens; learned from the gateway's errors when it was not known, or not right.
@@ -32,8 +33,9 @@ class CallService:
         workers: Workers | None = None,
         figures: CaptureFigures | None = None,
         outage: Callable[[float], float] = lambda since: 0.0,
+        forgotten: Callable[[str], None] = lambda text: None,
     ) -> None:
-        self.renderer, self.settings, self.outage = renderer, settings, outage
+        self.renderer, self.settings, self.outage, self.forgotten = renderer, settings, outage, forgotten
         self.workers = workers if workers is not None else Workers()
         self.figures = figures if figures is not None else CaptureFigures()
         self.window = settings.window

@@ -59,7 +59,7 @@ class CauseKeeper:
 def cause_of(error: BaseException) -> Cause:
     """The cause that an exception of the training loop stands for."""
     from console.errors import GatewayLostError, QuarterdeckError
-    from console.gateway.loss import is_gateway_loss
+    from console.gateway.loss import forgotten, forgotten_line, is_gateway_loss
     from console.gateway.refusals import explain
 
     text = one_line(_said(error))
@@ -69,7 +69,8 @@ def cause_of(error: BaseException) -> Cause:
     if (mistake := explain(error)) is not None:
         return Cause(status="failed", exit_code=mistake.exit_code, reason=one_line(str(mistake)))
     if is_gateway_loss(error):
-        return Cause(status="failed", exit_code=GatewayLostError.exit_code, reason=f"gateway lost: {text}")
+        reason = forgotten_line(text) if forgotten(error) else f"gateway lost: {text}"
+        return Cause(status="failed", exit_code=GatewayLostError.exit_code, reason=one_line(reason))
     return Cause(status="failed", exit_code=7, reason=_with_remedy(text))
 
 

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from console.engine.cause import one_line
 from console.engine.tasks import spawn
 from console.errors import GatewayLostError, UsageError
 from console.findings import NOTE, errors, refuse
 from console.gateway.health import HealthWatch
+from console.gateway.loss import forgotten_line
 from console.gateway.profiles import PROFILES, GatewayProfile
 from console.gateway.proxies import except_loopback, gateway_client
 from console.journal import events as ev
@@ -40,7 +42,7 @@ class GatewayLink:
     Attributes:
         base_url: of the gateway, empty for the hosted service at the address that the SDK knows: it is not probed.
         window: tokens of a prompt and its sample together, None while not known.
-        on_death: called with a reason when the embedded gateway's process ends by itself.
+        on_death: called with a reason when the gateway can do nothing more for the run.
     """
 
     def __init__(
@@ -157,6 +159,10 @@ class GatewayLink:
     def outage(self, since: float) -> float:
         """Seconds for which the gateway did not answer, from a monotonic time until now."""
         return self._health.outage(since) if self._health is not None else 0.0
+
+    def forgotten(self, said: str) -> None:
+        """The gateway does not know the run's sampler any more, as it said. Nothing that is asked of it will work."""
+        self.on_death(one_line(forgotten_line(said)))
 
     def watch(self, tasks: set[asyncio.Task[Any]]) -> None:
         """Probe from now on, and watch over the embedded gateway's process; adds to `tasks`."""

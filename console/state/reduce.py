@@ -98,6 +98,9 @@ def _run_started(view: RunView, e: ev.RunStarted) -> None:
     s.groups, s.alarms, s.step, s.step_started = {}, {}, None, None
     s.sandboxes_live, s.gateway.reachable = 0, None
     s.gateway.waiting, s.gateway.waiting_until, s.resumed, s.replaying = "", 0.0, None, False
+    # What the last engine's SDK went through at the gateway ended with it.
+    s.gateway.heartbeat_age = s.gateway.lease_left = s.gateway.backoff = None
+    s.gateway.queue, s.gateway.queue_reason, s.gateway.pending, s.gateway.oldest = "", "", {}, {}
     # The new engine counts from zero: no rate between its first report and the last engine's.
     s.capture = CaptureState()
     for command in s.commands.values():

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import httpx
 import pytest
+import tinker
+from tinker.lib.retryable_exception import RetryableException
 
 from console.engine.cause import COMPLETED, STOPPED, Cause, CauseKeeper, after_sleep, cause_of
 from console.errors import QuarterdeckError
+from console.gateway.loss import forgotten, is_gateway_loss
 from console.state.model import HostState
 
 
@@ -82,3 +86,38 @@ def test_a_disk_without_room_is_named_with_the_remedy(error, reason):
 def test_the_remedy_is_said_once():
     said = f"/run/journal: cannot write the journal ({FULL}); make room, then resume the run"
     assert cause_of(QuarterdeckError(said)).reason == said
+
+
+def _answered(kind: type[tinker.APIStatusError], status: int, detail: str) -> tinker.APIStatusError:
+    response = httpx.Response(status, request=httpx.Request("POST", "http://gw/api/v1/x"))
+    return kind(f"Error code: {status} - {{'detail': '{detail}'}}", response=response, body={"detail": detail})
+
+
+def _caused(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+UNKNOWN = _answered(tinker.NotFoundError, 404, "sampling session 'a' is unknown to this gateway")
+GONE = _answered(tinker.APIStatusError, 410, "request 'r' is unknown or its result was dropped")
+DOWN = _answered(tinker.InternalServerError, 503, "no")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "forgot"),
+    [
+        (UNKNOWN, 5, True),
+        (_caused(RetryableException("Promise expired/broken for request r"), GONE), 5, True),
+        (_caused(ValueError("Error retrieving result: ..."), UNKNOWN), 5, True),
+        (_answered(tinker.BadRequestError, 400, "model m was unloaded: lease expired"), 5, True),
+        (DOWN, 5, False),
+        (_caused(ValueError("Error retrieving result: ..."), DOWN), 5, False),
+        (ValueError("the file is unknown to this gateway"), 7, False),
+        (_answered(tinker.NotFoundError, 404, "checkpoint 'c' was not found"), 7, False),
+    ],
+)
+def test_a_gateway_that_forgot_the_run_is_lost(error, code, forgot):
+    cause = cause_of(error)
+    assert cause.exit_code == code
+    assert ("resumes the run" in cause.reason) == forgot
+    assert forgotten(error) == forgot and is_gateway_loss(error) == (code == 5)
