@@ -187,7 +187,7 @@ def tried_again(engine: Any) -> int:
 
 async def test_an_outage_costs_no_trial_its_reward(run_engine, tasks, trial_file, tmp_path, monkeypatch):
     """Trials of one task have time to wait for its end, those of the other one have not."""
-    monkeypatch.setattr("console.engine.plumbing.probe", functools.partial(probe, timeout=1.0))  # the outage is short
+    monkeypatch.setattr("console.gateway.health.probe", functools.partial(probe, timeout=1.0))  # the outage is short
     notes = tmp_path / "notes"
     notes.mkdir()
     where = tasks("create-file", "note-write")
