@@ -149,7 +149,7 @@ class GatewayLink:
         watch = SdkWatch()
         watch.install()
         self._undo.append(watch.undo)
-        health.attach(sdk=watch.figures, lease=profile.lease)
+        health.attach(sdk=watch.figures, lease=profile.lease, on_forgotten=self.forgotten)
         self._emit(profile.event(self._model, translated.phrases))
 
     def _tell(self, event: ev.Event) -> None:

@@ -36,6 +36,7 @@ class SdkFigures(msgspec.Struct, frozen=True, kw_only=True):
         queue, queue_reason: what those who wait for results were told, empty for nothing; of several the worst.
         backoff: seconds for which samples are still held back after a 429, None for not at all.
         pending, oldest: by kind of operation, how many are under way, and the age of the oldest.
+        forgotten: what the gateway said when it did not know the session any more, empty while it does.
     """
 
     contact_age: float | None = None
@@ -45,6 +46,7 @@ class SdkFigures(msgspec.Struct, frozen=True, kw_only=True):
     backoff: float | None = None
     pending: dict[str, int] = {}
     oldest: dict[str, float] = {}
+    forgotten: str = ""
 
 
 class HealthWatch:
@@ -65,9 +67,19 @@ class HealthWatch:
         self._outages: deque[tuple[float, float]] = deque(maxlen=OUTAGES_KEPT)
         self._away_since: float | None = None
         self._name = _Name(base_url)
+        self._on_forgotten: Callable[[str], None] = lambda said: None
 
-    def attach(self, sdk: Callable[[], SdkFigures] | None = None, lease: float | None = None) -> None:
-        """From now on report the SDK's figures too, and what is left of a session's `lease` (seconds)."""
+    def attach(
+        self,
+        sdk: Callable[[], SdkFigures] | None = None,
+        lease: float | None = None,
+        on_forgotten: Callable[[str], None] | None = None,
+    ) -> None:
+        """From now on report the SDK's figures too, and what is left of a session's `lease` (seconds).
+
+        `on_forgotten` is told, at each look, what the gateway said when it did not know the session any more.
+        """
+        self._on_forgotten = self._on_forgotten if on_forgotten is None else on_forgotten
         self._sdk = self._sdk if sdk is None else sdk
         self._lease = self._lease if lease is None else lease
 
@@ -89,7 +101,10 @@ class HealthWatch:
         asked = time.monotonic()
         health = await self._look(client)
         self._note_outage(asked, health.reachable)
-        event = merged(health, self._sdk(), self._lease)
+        sdk = self._sdk()
+        if sdk.forgotten:
+            self._on_forgotten(sdk.forgotten)
+        event = merged(health, sdk, self._lease)
         now = time.monotonic()
         if self._told is None or now - self._told_at >= AT_LEAST_EVERY or not _alike(event, self._told):
             self._told, self._told_at = msgspec.structs.replace(event), now

@@ -24,6 +24,7 @@ from tinker.lib.api_future_impl import _APIFuture
 
 from console.errors import UsageError
 from console.gateway.health import SdkFigures
+from console.gateway.loss import forgotten
 from console.gateway.seam import Seam
 
 OPERATIONS = {
@@ -49,6 +50,7 @@ WORST_FIRST = ("paused_rate_limit", "paused_capacity", "active")
 QUEUE_ANSWER_MOST = 1 << 14
 """Bytes. An answer that tells a wait is a few hundred; what is longer is a result."""
 REASON_MOST = 200
+FORGOTTEN_MOST = 300
 THROTTLED_SECONDS = 10.0
 """For so long after a pause for a 429 the SDK sends fewer samples at a time."""
 
@@ -79,6 +81,7 @@ class SdkWatch:
         self._numbers = itertools.count()
         self._heartbeat: float | None = None
         self._contact: float | None = None
+        self._forgotten, self._finishing = "", False
         self._holders: weakref.WeakSet[Any] = weakref.WeakSet()
         self._seam = Seam()
         self._on = False
@@ -110,16 +113,23 @@ class SdkWatch:
         with self._lock:
             self._open.clear()
             self._heartbeat = self._contact = None
+            self._forgotten, self._finishing = "", False
 
     def _requesting(self, before: Any) -> Any:
         async def request(client: Any, cast_to: Any, options: Any, **more: Any) -> Any:
             route = str(options.url).rsplit("/", 1)[-1]
             sent = self._clock()
+            if route == "finish":  # the session ends because we say so
+                self._finishing = True
             number = self._begin(_Promise(OPERATIONS[route], sent)) if route in OPERATIONS else None
             try:
                 answer = await before(client, cast_to, options, **more)
             except APIStatusError as problem:
                 self._answered(route, options, problem.response, refused=True)
+                # Nothing of a session comes back that the gateway does not know; the SDK goes on asking for minutes.
+                if route == "session_heartbeat" and not self._finishing and _is_over(problem):
+                    with self._lock:
+                        self._forgotten = str(problem)[:FORGOTTEN_MOST]
                 raise
             finally:
                 self._end(number)
@@ -127,6 +137,7 @@ class SdkWatch:
             if route in ("session_heartbeat", "create_session"):
                 with self._lock:  # of when it was sent: the gateway cannot have heard it earlier
                     self._heartbeat = max(sent, self._heartbeat or sent)
+                    self._forgotten = ""
             return answer
 
         return request
@@ -175,7 +186,7 @@ class SdkWatch:
         """How it stands now."""
         with self._lock:
             moment, promises, holders = self._clock(), list(self._open.values()), list(self._holders)
-            heartbeat, contact = self._heartbeat, self._contact
+            heartbeat, contact, said = self._heartbeat, self._contact, self._forgotten
         pending: dict[str, int] = {}
         oldest: dict[str, float] = {}
         for promise in promises:
@@ -190,7 +201,13 @@ class SdkWatch:
             backoff=max(filter(None, map(_backoff, holders)), default=None),
             pending=pending,
             oldest=oldest,
+            forgotten=said,
         )
+
+
+def _is_over(problem: APIStatusError) -> bool:
+    """Of a refused heartbeat: whether the session has ended. 410 says so whatever the words."""
+    return problem.status_code == 410 or forgotten(problem)
 
 
 def _queue_of(response: Any) -> tuple[str, str] | None:

@@ -166,7 +166,30 @@ async def test_only_acknowledged_heartbeats_count(service: Any, faulty: FaultyGa
     assert watch.figures().heartbeat_age == 40.0 and watch.figures().contact_age == 0.0
     faulty.clear()
     await beat()
-    assert watch.figures().heartbeat_age == 0.0
+    assert watch.figures().heartbeat_age == 0.0 and watch.figures().forgotten == ""
+    faulty.set("session_heartbeat", status(404, "not found"))  # of something between us and the gateway
+    with pytest.raises(tinker.NotFoundError):
+        await beat()
+    assert watch.figures().forgotten == ""
+    faulty.set("session_heartbeat", status(410, "the session was reaped"))
+    with pytest.raises(tinker.APIStatusError):
+        await beat()
+    assert "the session was reaped" in watch.figures().forgotten
+
+
+async def test_a_session_that_we_end_is_not_forgotten(service: Any, watch: SdkWatch) -> None:
+    """Its loop sends one heartbeat more, maybe, before it ends."""
+
+    async def ends_and_beats() -> None:
+        with service.holder.aclient(ClientConnectionPoolType.SESSION) as c:
+            body = {"reason": {"type": "success"}, "detail": None}
+            await c.post(f"/api/v1/sessions/{session}/finish", body=body, cast_to=type(None))
+            await c.service.session_heartbeat(session_id=session, max_retries=0)
+
+    session = await asyncio.to_thread(lambda: service.holder.get_session_id())
+    with pytest.raises(tinker.APIStatusError, match="410"):
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(ends_and_beats(), service.holder.get_loop()))
+    assert watch.figures().forgotten == ""
 
 
 async def test_other_wrappers_may_come_and_go_in_any_order(service: Any, watch: SdkWatch) -> None:
