@@ -19,11 +19,11 @@ from console.capture.captured import CapturedTrial
 from console.errors import QuarterdeckError
 from console.journal import events as ev
 from console.journal.layout import JournalWriteError
-from console.outcomes.classes import CallEvidence, OutcomeClass, TrialEvidence, Verdict
-from console.records.redact import HIDDEN
+from console.outcomes.classes import OutcomeClass, Verdict
 from console.training.recorded import RecordedTrial
 from console.training.slots import Slots
-from console.training.trial_context import EVIDENCE_TEXT, PolicyStopError, Totals, TrialBrokenError, TrialContext
+from console.training.trial_context import EVIDENCE_TEXT, PolicyStopError, TrialBrokenError, TrialContext
+from console.training.trial_parts import SandboxCounter, evidence_of, without_secret
 from console.trials.protocol import StartTrial, TrialProgress, TrialReport
 
 
@@ -272,7 +272,7 @@ class TrialRun:
             raise TrialBrokenError(self.name, self._task.name, error) from error
         finally:
             self._attempt = None
-        evidence = _evidence(report, captured.evidence, "operator" if self.cancelled_by else None)
+        evidence = evidence_of(report, captured.evidence, "operator" if self.cancelled_by else None)
         return self._finished(self._context.classify(evidence), report, captured)
 
     async def _execute(self) -> tuple[TrialReport, CapturedTrial]:
@@ -281,7 +281,7 @@ class TrialRun:
         route = await self._context.capture.open_route(
             key, self._sampler, self._on_call, policy_version=self._policy_version
         )
-        live = _SandboxCounter(totals)
+        live = SandboxCounter(totals)
         try:
             config = self._context.trial_config(self._task, route.url, route.api_key, key)
             report = await self._context.launcher.run(
@@ -290,9 +290,9 @@ class TrialRun:
         finally:
             live.gone()
             captured = await route.seal()
-        return _without(report, route.api_key), captured
+        return without_secret(report, route.api_key), captured
 
-    def _on_progress(self, progress: TrialProgress, route: Route, live: _SandboxCounter) -> None:
+    def _on_progress(self, progress: TrialProgress, route: Route, live: SandboxCounter) -> None:
         if progress.phase == "environment":
             live.started()
         elif progress.phase == "agent":
@@ -386,45 +386,3 @@ def _ends_with_its_caller() -> bool:
     """Of a CancelledError: whether the running task itself was cancelled, and not only what it waited for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-class _SandboxCounter:
-    """Counts one sandbox in the totals while it lives."""
-
-    def __init__(self, totals: Totals) -> None:
-        self._totals, self._live = totals, False
-
-    def started(self) -> None:
-        if not self._live:
-            self._live = True
-            self._totals.sandboxes += 1
-
-    def gone(self) -> None:
-        if self._live:
-            self._live = False
-            self._totals.sandboxes -= 1
-
-
-def _without(report: TrialReport, secret: str) -> TrialReport:
-    """The report without the trial's token: an agent's error may name it, and goes on to journals, logs and alarms."""
-    if secret and secret in report.exception_message + report.verifier_output:
-        report = msgspec.structs.replace(
-            report,
-            exception_message=report.exception_message.replace(secret, HIDDEN),
-            verifier_output=report.verifier_output.replace(secret, HIDDEN),
-        )
-    return report
-
-
-def _evidence(report: TrialReport, calls: CallEvidence, cancelled_by: str | None) -> TrialEvidence:
-    return TrialEvidence(
-        exception_type=report.exception_type,
-        exception_message=report.exception_message,
-        exception_phase=report.exception_phase,
-        rewards=report.rewards,
-        verifier_output=report.verifier_output,
-        agent_seconds=report.seconds.get("agent"),
-        agent_timeout=report.agent_timeout,
-        calls=calls,
-        cancelled_by=cancelled_by,
-    )
