@@ -54,6 +54,7 @@ RULES: dict[str, str] = {
     "type.setup": "the exception's type says that setting up the agent failed",
     "type.api": "the exception's type is one of a model service that failed",
     "type.network": "the exception's type is one of a network that failed",
+    "type.trial_files": "the disk of the run directory refused the trial's own files",
     "type.runner": "the exception's type says that the process that ran the trial was lost",
     "type.reward_missing": "the exception's type says that the verifier left no reward",
     "type.reward_unreadable": "the exception's type says that the verifier's reward is no number",

@@ -110,6 +110,7 @@ TYPE_RULES: dict[str, TypeRule] = _table(
         "gaierror",
     ),
     (_INFRA, "runner", "type.runner", f"RunnerLostError MemoryError {CANCELLED}"),
+    (_INFRA, "runner", "type.trial_files", "TrialFilesError"),
     (_BAD, "missing", "type.reward_missing", "RewardFileNotFoundError RewardFileEmptyError"),
     (_BAD, "verifier_fault", "type.verifier", "VerifierTimeoutError RegradeError"),
     (_BAD, "non_numeric", "type.reward_unreadable", "VerifierOutputParseError"),

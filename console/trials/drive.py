@@ -31,7 +31,7 @@ _MESSAGE_LIMIT = 2000
 _MESSAGE_HEAD = 300
 _OUTPUT_LIMIT = 8000
 _METADATA_LIMIT = 64 << 10
-_DISK_ERRORS = tuple(f"[Errno {number}]" for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS))
+_DISK_ERRORS = tuple(f"[Errno {n}]" for n in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES))
 
 # Creating a trial hashes its task, synchronously. One at a time, so that sixteen do not stall the loop in one go.
 _creation = asyncio.Lock()
@@ -210,12 +210,14 @@ def _report(
             kind, message, phase = type(fault).__name__, f"{fault} (after {kind})", "verify"
         agent = _agent(result)
         seconds = _phase_seconds(result) | seconds
+    if _is_refused(kind, message, trial):
+        kind, message = "TrialFilesError", f"{message} (the trial's files are in {trial.paths.trial_dir})"
     return TrialReport(
         key=key,
         trial_name=trial.config.trial_name,
         trial_dir=str(trial.paths.trial_dir),
         exception_type=kind,
-        exception_message=_ends_of(_on_its_disk(kind, message, trial)),
+        exception_message=_ends_of(message),
         exception_phase=phase,
         rewards=rewards,
         verifier_output=_verifier_output(trial),
@@ -226,10 +228,11 @@ def _report(
     )
 
 
-def _on_its_disk(kind: str | None, message: str, trial: Trial) -> str:
-    """What the disk of the trial's files refused, with where that is: a failed write names no file by itself."""
-    refused = kind == "OSError" and message.startswith(_DISK_ERRORS) and "'" not in message
-    return f"{message}: the files of the trial, {trial.paths.trial_dir}" if refused else message
+def _is_refused(kind: str | None, message: str, trial: Trial) -> bool:
+    """Whether this machine refused the trial's own files, whichever code wrote them. A failed write names no file."""
+    if kind not in ("OSError", "PermissionError") or not message.startswith(_DISK_ERRORS):
+        return False
+    return str(trial.paths.trial_dir) in message if "'" in message else kind == "OSError"
 
 
 def _timings(result: TrialResult) -> dict[str, list[TimingInfo]]:

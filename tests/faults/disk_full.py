@@ -10,6 +10,7 @@ copies. Prints a line a case; the exit code is the number of cases that went wro
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +37,21 @@ STEPS, GROUPS, TRIALS = 4, 2, 2
 DIRECTORIES = ("journal", "capture", "gateway", "trials", "sandboxes")
 FILES = ("sandboxes.jsonl", "metrics.jsonl", "checkpoints.jsonl", "engine.log", "runner.log", "audit.jsonl")
 PLACES = (".", *DIRECTORIES, *FILES)
-"""What can be a small disk of its own: the run directory itself, directories in it, files in it."""
+"""What can be a small disk of its own: the run directory itself, directories in it, files in it.
+
+`ro:` before a directory: it loses its write permissions instead, for a user who is not root. `inodes:`: no more files.
+"""
 MOMENTS = ("start", "ready", "trials", "later", "training")
 """Before the run; when the first step begins; trials at work in it, or in the second step; the second one trains."""
 CASES = (
     *(f"{place}@later" for place in PLACES),
     *(f"{place}@training" for place in (".", "journal", "gateway", "metrics.jsonl", "checkpoints.jsonl")),
+    *("ro:.@later", "ro:capture@later", "ro:gateway@later", "ro:trials@later", "ro:.@start"),
+    *("inodes:.@later", "inodes:capture@later", "inodes:gateway@training", "inodes:.@start"),
     *(".@start", ".@ready", ".@trials", "journal@trials", "capture@trials", "gateway@ready", "sandboxes.jsonl@ready"),
 )
 PATIENCE_SECONDS = 100.0
+PAGE = os.sysconf("SC_PAGE_SIZE")
 MOUNT_BIND, UMOUNT_DETACH = 0x1000, 2
 
 
@@ -65,11 +72,14 @@ class SmallDisk:
     """A small disk under one part of the run directory, in this process's room."""
 
     def __init__(self, run_dir: Path, place: str) -> None:
+        self._kind, _, place = place.rpartition(":")
         self._run_dir, self.place, self.at = run_dir, place, run_dir / place
         self._disk = self.at
         run_dir.mkdir(exist_ok=True)
+        if self._kind == "ro":
+            return
         if place in FILES:
-            self._disk = run_dir.parent / "disk"
+            self._disk = run_dir.parent / f"disk-{place}"
             self._disk.mkdir()
             mount("tmpfs", str(self._disk), "tmpfs", 0, "size=64k")
             (self._disk / place).touch(0o600)
@@ -78,9 +88,25 @@ class SmallDisk:
         elif place in DIRECTORIES:
             self.at.mkdir(mode=0o700)
             mount("tmpfs", str(self.at), "tmpfs", 0, "size=24m,mode=0700")
+        elif self._kind == "inodes":
+            mount("tmpfs", str(self.at), "tmpfs", 0, "size=64m,mode=0700,nr_inodes=2000")
 
     def fill(self) -> None:
-        """Not a byte more. A file has its last page to the end: that is taken, too, by what is no line."""
+        """Not a byte more. A file would still have its last page to the end: blanks behind its last line take that."""
+        if self._kind == "ro":
+            for path in (self.at, *self.at.rglob("*")):
+                with contextlib.suppress(OSError):
+                    path.chmod(path.stat().st_mode & ~0o222)
+            return
+        if self._kind == "inodes":
+            (self._disk / ".filler").mkdir()
+            with contextlib.suppress(OSError):
+                for number in itertools.count():
+                    (self._disk / ".filler" / str(number)).touch()
+            return
+        if self.place in FILES and (size := self.at.stat().st_size) % PAGE:
+            with self.at.open("r+b") as file:
+                os.pwrite(file.fileno(), b" " * (PAGE - size % PAGE) + b"\n", size - 1)
         with (self._disk / ".filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
             while True:
                 filler.write(bytes(65536))
@@ -90,6 +116,14 @@ class SmallDisk:
 
     def free(self) -> None:
         """There is room again."""
+        if self._kind == "ro":
+            for path in (self.at, *self.at.rglob("*")):
+                with contextlib.suppress(OSError):
+                    path.chmod(path.stat().st_mode | 0o200)
+            return
+        if self._kind == "inodes":
+            shutil.rmtree(self._disk / ".filler")
+            return
         for name in (".filler", ".filler.end"):
             (self._disk / name).unlink(missing_ok=True)
         if self.place in FILES:  # one file cannot stay a mount: it may be replaced
@@ -101,28 +135,20 @@ class SmallDisk:
 
 
 def moment_of(name: str, events: list[ev.Event]) -> bool:
-    """Whether it has come."""
-    started = [e.step for e in events if isinstance(e, ev.StepStarted)]
-    step = started[-1] if started else -1
+    """Whether it has come. `events`: of the engine that runs."""
+    steps = [e for e in events if isinstance(e, ev.StepStarted) and not e.replayed]
     agents = {e.step for e in events if isinstance(e, ev.TrialPhase) and e.phase == "agent"}
     match name:
         case "ready":
-            return step >= 0
+            return bool(steps)
         case "trials":
-            return 0 in agents
+            return bool(agents)
         case "later":
-            return 1 in agents
+            return len(agents) > 1
         case "training":
-            return any(
-                isinstance(e, ev.RunPhase) and e.phase in ("preparing", "training") and step == 1 for e in events
-            )
+            since = steps[1].seq if len(steps) > 1 else float("inf")
+            return any(isinstance(e, ev.RunPhase) and e.phase == "training" and e.seq > since for e in events)
     raise ValueError(name)
-
-
-def _since(events: list[ev.Event]) -> list[ev.Event]:
-    """Those of the step that began last."""
-    first = max((e.seq for e in events if isinstance(e, ev.StepStarted)), default=0)
-    return [e for e in events if e.seq > first]
 
 
 def events_of(run_dir: Path) -> list[ev.Event]:
@@ -144,29 +170,36 @@ def command(what: str, *args: str, log: Path) -> subprocess.Popen[bytes]:
 
 def room(plan: dict[str, Any]) -> None:
     """One case, in a room of its own; keeps copies of the run directory."""
-    base, place, moment = Path(plan["base"]), plan["place"], plan["moment"]
-    enter(str(base / "disk"), "96m")
+    base, stages = Path(plan["base"]), plan["stages"]
+    enter(str(base / "disk"), "96m", root=not any(place.startswith("ro:") for place, _ in stages))
     run_dir, kept = base / "disk/run", base / "kept"
-    disk = SmallDisk(run_dir, place)
-    if moment == "start":
-        disk.fill()
-    run = command("first", *plan["words"], log=base)
-    if moment != "start":
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not moment_of(moment, events_of(run_dir)):
-            if run.poll() is not None or time.monotonic() > deadline:
-                run.kill()
-                raise SystemExit(f"{moment} did not come; exit {run.poll()}")
-            time.sleep(0.02)
-        disk.fill()
-    began = time.monotonic()
-    write("stopped", code=_wait(run), seconds=round(time.monotonic() - began, 1))
-    shutil.copytree(run_dir, kept / "stopped", ignore=shutil.ignore_patterns(".filler*"))
-    disk.free()
-    how = [f"config.log_path={run_dir}", *plan["words"]] if moment == "start" else ["--resume", str(run_dir)]
-    again = command("again", *how, log=base)
-    write("resumed", code=_wait(again))
-    shutil.copytree(run_dir, kept / "resumed")
+    disks = [SmallDisk(run_dir, place) for place, _ in stages]
+    for number, (disk, (_, moment)) in enumerate(zip(disks, stages, strict=True)):
+        if moment == "start":
+            disk.fill()
+        fresh = number == 0 or not (run_dir / "options.json").exists()
+        run = command(str(number), *(plan["words"] if fresh else ["--resume", str(run_dir)]), log=base)
+        if moment != "start":
+            _until(moment, run, run_dir)
+            disk.fill()
+        began = time.monotonic()
+        write("stopped", code=_wait(run), seconds=round(time.monotonic() - began, 1))
+        shutil.copytree(run_dir, kept / str(number), ignore=shutil.ignore_patterns(".filler*"))
+        disk.free()
+    last = str(len(stages))
+    how = ["--resume", str(run_dir)] if (run_dir / "options.json").exists() else plan["words"]
+    write("resumed", code=_wait(command(last, *how, log=base)))
+    shutil.copytree(run_dir, kept / last)
+
+
+def _until(moment: str, run: subprocess.Popen[bytes], run_dir: Path) -> None:
+    before = len(events_of(run_dir))
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not moment_of(moment, events_of(run_dir)[before:]):
+        if run.poll() is not None or time.monotonic() > deadline:
+            run.kill()
+            raise SystemExit(f"{moment} did not come; exit {run.poll()}")
+        time.sleep(0.02)
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int | str:
@@ -180,41 +213,49 @@ def _wait(process: subprocess.Popen[bytes]) -> int | str:
 # --- judging ---------------------------------------------------------------------------------------------------------
 
 
+class End:
+    """An end by a full disk: exit `code`, its `reason`, `seconds` from the fill, and the run directory then."""
+
+    def __init__(self, base: Path, number: int, code: int | str, seconds: float) -> None:
+        self.code, self.seconds, self.run_dir = code, seconds, base / "kept" / str(number)
+        said = (base / f"{number}.err").read_text().strip().splitlines()[-1:]
+        self.reason = _done(base / f"{number}.out").get("reason") or " ".join(said)
+
+
 class Case:
     """What is left of one case.
 
     Attributes:
-        stopped, resumed: exit codes; reason: the run's own, at its first end; first, last: the run directory then.
-        said: the command's last line on stderr; wrong: what should not be, a line each.
+        ends: by full disks, in order; last: the run directory after the last resume, and its exit code.
+        wrong: what should not be, a line each.
     """
 
     def __init__(self, base: Path, name: str, diary: list[dict[str, Any]]) -> None:
-        self.base, self.name = base, name
-        self.place, self.moment = name.split("@")
-        ends = {line["what"]: line for line in diary}
-        self.stopped, self.resumed = ends["stopped"]["code"], ends["resumed"]["code"]
-        self.seconds = ends["stopped"]["seconds"]
-        self.first, self.last = base / "kept/stopped", base / "kept/resumed"
-        self.said = (base / "first.err").read_text().strip().splitlines()[-1:]
-        self.reason = _done(base / "first.out").get("reason", "")
-        self.wrong = list(self._judge())
+        self.name = name
+        stops = [line for line in diary if line["what"] == "stopped"]
+        self.ends = [End(base, number, line["code"], line["seconds"]) for number, line in enumerate(stops)]
+        self.last, self.code = base / "kept" / str(len(stops)), diary[-1]["code"]
+        self.wrong = list(self._judge(base))
 
-    def _judge(self) -> Iterator[str]:
-        for when, run_dir in (("stopped", self.first), ("resumed", self.last)):
+    def _judge(self, base: Path) -> Iterator[str]:
+        for run_dir in (*(end.run_dir for end in self.ends), self.last):
             for trouble in corruption(run_dir):
-                yield f"{when}: {trouble}"
-        if self.resumed != 0:
-            yield f"the resume ended with {self.resumed}: {(self.base / 'again.err').read_text()[-300:]}"
-        if "Traceback" in (self.base / "first.err").read_text() + (self.base / "again.err").read_text():
+                yield f"{run_dir.name}: {trouble}"
+        said = [path.read_text() for path in sorted(base.glob("*.err"))]
+        if self.code != 0:
+            yield f"the resume ended with {self.code}: {said[-1][-300:]}"
+        if any("Traceback" in one for one in said):
             yield "a traceback on stderr"
-        if not isinstance(self.stopped, int):
-            yield self.stopped
+        for end in self.ends:
+            if not isinstance(end.code, int):
+                yield end.code
         yield from lineage_of(self.last)
 
-    def line(self) -> str:
+    def lines(self) -> Iterator[str]:
         """For the log."""
-        reason = self.reason or " ".join(self.said)
-        return f"{self.name:28} exit {self.stopped} after {self.seconds} s, resumed {self.resumed}: {reason}"
+        for end in self.ends:
+            yield f"{self.name:28} exit {end.code} after {end.seconds} s: {end.reason}"
+        yield f"{'':28} resumed: exit {self.code}"
 
 
 def _done(out: Path) -> dict[str, Any]:
@@ -293,14 +334,16 @@ def lineage_of(run_dir: Path) -> Iterator[str]:
 
 
 def spend(name: str, base: Path, *more: str) -> Case:
-    """One case. Raises `AssertionError` with what it said when it cannot be judged. `more`: options of the run."""
-    place, moment = name.split("@")
+    """A case: `PLACE@MOMENT`, or several with a `+` between them, one after the other. `more`: options of the run.
+
+    Raises `AssertionError` with what it said when it cannot be judged.
+    """
     tasks = base / "tasks"
     for task in ("create-file", "note-write"):
         shutil.copytree(ROOT / "configs/tasks" / task, tasks / task)
     (base / "disk").mkdir()
     plan = {
-        "base": str(base), "place": place, "moment": moment,
+        "base": str(base), "stages": [stage.split("@") for stage in name.split("+")],
         "words": [*words(base / "disk/run", tasks, ROOT / "configs/trials/terminal-bwrap.json"), *more],
     }  # fmt: skip
     (base / "plan.json").write_text(json.dumps(plan))
@@ -310,32 +353,29 @@ def spend(name: str, base: Path, *more: str) -> Case:
     }
     done = subprocess.run(
         [sys.executable, str(Path(__file__)), "--room", str(base / "plan.json")],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment, timeout=400, check=False,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment, timeout=500, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"{name}: {done.stdout[-2000:]}\n{done.stderr[-3000:]}"
     return Case(base, name, [json.loads(line) for line in done.stdout.splitlines()])
 
 
-def main(argv: list[str], say: Callable[[str], None] = print) -> int:
+def main(argv: list[str]) -> int:
     """All cases, or those that are named."""
     failed = 0
     for name in argv or CASES:
         base = Path(tempfile.mkdtemp(prefix="disk-full-"))
         try:
             case = spend(name, base)
+            lines, wrong = list(case.lines()), case.wrong
         except AssertionError as error:
-            say(f"{name:28} WRONG: {error}")
-            failed += 1
-            continue
-        say(case.line())
-        for wrong in case.wrong:
-            say(f"{'':28} WRONG: {wrong}")
-        failed += bool(case.wrong)
-        if case.wrong:
-            say(f"{'':28} kept in {base}")
+            lines, wrong = [name], [str(error)]
+        failed += bool(wrong)
+        print("\n".join([*lines, *(f"{'':28} WRONG: {one}" for one in wrong)]), flush=True)
+        if wrong:
+            print(f"{'':28} kept in {base}", flush=True)
         else:
             shutil.rmtree(base)
-    say(f"{failed} of {len(argv or CASES)} went wrong")
+    print(f"{failed} of {len(argv or CASES)} went wrong")
     return failed
 
 

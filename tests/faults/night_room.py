@@ -24,13 +24,17 @@ def mount(source: str, target: str, kind: str, flags: int = 0, data: str = "") -
         raise OSError(number, f"mounting {kind or source} on {target}: {os.strerror(number)}")
 
 
-def enter(directory: str, size: str) -> None:
-    """Move this process, which must have one thread, into the room. It stays the user that it is."""
+def enter(directory: str, size: str, *, root: bool = True) -> None:
+    """Move this process, which must have one thread, into the room. It stays the user that it is.
+
+    Without `root`, a root user is told to be another one, and what it starts has no rights beyond that user's.
+    """
     uid, gid = os.geteuid(), os.getegid()
+    seen = uid if root or uid else 1000
     os.unshare(os.CLONE_NEWUSER | os.CLONE_NEWNS)
     Path("/proc/self/setgroups").write_text("deny")
-    Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
-    Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+    Path("/proc/self/uid_map").write_text(f"{seen} {uid} 1")
+    Path("/proc/self/gid_map").write_text(f"{seen if seen != uid else gid} {gid} 1")
     mount("none", "/", "", MS_REC | MS_PRIVATE)
     mount("tmpfs", directory, "tmpfs", 0, f"size={size},mode=0700")
 

@@ -17,6 +17,8 @@ import psutil
 import pytest
 import pytest_asyncio
 
+from console.outcomes.classes import OutcomeClass, TrialEvidence
+from console.outcomes.rules import classify
 from console.trials.bwrap_policy import error_policy
 from console.trials.pool import RunnerPool, RunnerStartError
 from console.trials.protocol import StartTrial
@@ -196,8 +198,10 @@ async def test_an_agent_that_raises_is_reported_by_name(pool, spec, make_task):
 
 async def test_a_disk_that_refuses_a_trial_is_named(pool, spec, make_task):
     report = await pool.run(spec(make_task("full"), agent=scripted(error="OSError")), ignore)
-    said = f"[Errno 28] No space left on device: the files of the trial, {report.trial_dir}"
-    assert (report.exception_type, report.exception_message) == ("OSError", said)
+    said = f"[Errno 28] No space left on device (the trial's files are in {report.trial_dir})"
+    assert (report.exception_type, report.exception_message) == ("TrialFilesError", said)
+    evidence = TrialEvidence(exception_type=report.exception_type, exception_message=report.exception_message)
+    assert classify(evidence).outcome is OutcomeClass.INFRASTRUCTURE
 
 
 async def test_an_agent_that_swallows_its_cancellation_ends_all_the_same(
