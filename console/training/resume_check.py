@@ -15,6 +15,7 @@ from console.findings import NOTE, WARNING, Finding
 from console.records.checkpoint_list import checkpoint_rows
 from console.records.manifest import Manifest, read_manifest
 from console.records.run_dir import RunRecord
+from console.records.sandbox_ledger import LEDGER
 from console.state.reduce import RunView
 from console.training import fingerprints
 from console.training.embedded_store import find_checkpoint, store_of
@@ -99,6 +100,8 @@ def check(options: RunOptions, run_dir: Path) -> list[Finding]:
     if at is None:
         return []
     found = [Finding(code="resume.from", level=NOTE, object="config.log_path", message=at.line())]
+    if not at.checkpoint and not at.origin and not at.trained and not (run_dir / LEDGER).exists():
+        return found  # no trial ever began, as after a refusal by the gateway: whatever was wrong may be corrected
     found += _steps(options, at)
     try:
         found += [*_checkpoint(options, run_dir), *_compared(options, run_dir)]

@@ -16,6 +16,7 @@ from console.findings import Finding, errors
 from console.journal import events as ev
 from console.journal.writer import JournalWriter
 from console.records.manifest import Ancestor, Manifest, read_manifest, renew_manifest, write_manifest
+from console.records.sandbox_ledger import LEDGER
 from console.training import fingerprints
 from console.training.options import parse
 from console.training.resume_check import check, standing
@@ -67,6 +68,7 @@ class Made:
     def began(self, *words: str, kept: bool = True, steps: int = 0, saved: int | None = None) -> Made:
         """The run began with these options; `steps` were trained, and the weights after `saved` of them saved."""
         self.run_dir.mkdir()
+        (self.run_dir / LEDGER).touch()  # trials began
         now = [1000.0]
         with JournalWriter(self.run_dir / "journal", clock=lambda: now[0]) as journal:
             journal.append(ev.RunStarted(run_id="r1"))
@@ -108,6 +110,14 @@ def test_every_option_is_kept_or_may_differ() -> None:
 
 def test_the_same_options_go_on(made: Made) -> None:
     assert made.began().found() == []
+
+
+def test_a_run_without_a_trial_may_be_corrected(made: Made) -> None:
+    """The gateway refused the rank, say: the remedy is another one, in the same command."""
+    made.began()
+    assert errors(made.found("config.lora_rank=8"))
+    (made.run_dir / LEDGER).unlink()
+    assert errors(made.found("config.lora_rank=8")) == []
 
 
 @pytest.mark.parametrize(
