@@ -55,11 +55,11 @@ class Victim:
     """A run, from its first command to its last.
 
     Args:
-        run_dir: of the run; words: its options.
+        run_dir: of the run; words: its options; steps: that it has.
     """
 
-    def __init__(self, run_dir: Path, words: list[str], rng: random.Random) -> None:
-        self.run_dir, self._words, self._rng = run_dir, words, rng
+    def __init__(self, run_dir: Path, words: list[str], rng: random.Random, steps: int = STEPS) -> None:
+        self.run_dir, self._words, self._rng, self._steps = run_dir, words, rng, steps
         self.report = Report()
         self.usable: list[Usable] = []
         self._commands = 0
@@ -122,7 +122,7 @@ class Victim:
         code, _, said = self.command(None, detached=False)
         self.report.check(code == 0, f"the last command ended with {code}: {said[-300:]}")
         if code == 0:
-            verify(self.run_dir, STEPS, SUBSTEPS, self.usable, self.report)
+            verify(self.run_dir, self._steps, SUBSTEPS, self.usable, self.report)
         code, _, said = self.command(None, detached=False)
         self.report.check(code == 0 and "already complete" in said, f"once more: {code}, {said[-300:]}")
 

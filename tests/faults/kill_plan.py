@@ -1,4 +1,4 @@
-"""The moments at which engines are killed: phases, the points of each (`kill_site`), and a seeded choice of them."""
+"""The moments at which engines are killed: phases, the points of each (`kill_moments`), and a seeded choice of them."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def kills(number: int, rng: random.Random) -> list[Kill]:
 
 
 def spec(point: Point, rng: random.Random) -> dict[str, Any]:
-    """What `kill_site` is told."""
+    """What `kill_moments` is told."""
     skip = point.first if point.first == START else rng.choice((0, 0, 1))
     return {
         "point": point.name,
@@ -132,8 +132,12 @@ def runs(todo: list[Kill], per_run: int) -> list[list[Kill]]:
     rolling = [kill for kill in early if kill.point.first == FIRST and not kill.point.saves]
     units: list[list[Kill]] = []
     for kill in [kill for kill in todo if kill.phase in NEEDS_BEFORE]:
-        before = rolling.pop() if rolling else Kill("trial end", Point("after:trial.finished"))
-        before.spec = (before.spec or {"point": before.point.name, "count": 4, "delay": 0.0}) | {"skip": 1}
+        if kill.phase == "reuse" or not rolling:  # some trials of the step that is cut off have ended
+            before = Kill("trial end", Point("after:trial.finished"))
+            before.spec = {"point": before.point.name, "count": 4, "delay": 0.0}
+        else:
+            before = rolling.pop()
+        before.spec |= {"skip": 1}
         early = [other for other in early if other is not before]
         units.append([before, kill])
     units += [[kill] for kill in early]

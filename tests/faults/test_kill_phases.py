@@ -1,0 +1,107 @@
+"""An engine killed at a moment of each phase, seeded; the full set is `python -m tests.faults.kill_harness`.
+
+A copy of the run directory, made at a moment, is what a kill at that moment leaves: of such copies it is checked what
+a resume would do with them. And one run is killed for real, where only the inside of an engine shows the moment.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from kill_harness import Victim, options, tasks_of
+from kill_moments import points
+from kill_plan import FIRST, PHASES, Kill, Point, spec
+from kill_verify import Report, after_kill
+from test_resume_replayed import copy
+
+from console.journal import events as ev
+from console.records.run_dir import RunRecord
+from console.training import lineage
+from console.training.options import parse
+from console.training.resume import resume_plan
+
+SEED = 5
+STEPS = 3
+RESUMED = {"planning", "replay", "reuse"}
+"""Phases that only an engine has which resumes a run."""
+INSIDE = {"starting", "training", "end", "at random"}
+"""Phases without an event that a copy could be made at, or with nothing after them."""
+
+
+def seen_from_outside() -> dict[str, tuple[str, int]]:
+    """Of each phase a moment right after an event: which event, and the how manyth."""
+    rng = random.Random(SEED)
+    found = {}
+    for phase in PHASES.keys() - RESUMED - INSIDE:
+        point = rng.choice([point for point in PHASES[phase] if point.name.partition(":")[0] in ("before", "after")])
+        count = rng.randint(1, point.count) + (6 if point.first == FIRST and not point.saves else 0) * (point.count > 2)
+        found[phase] = (point.name.partition(":")[2], count)
+    return found
+
+
+async def test_what_a_kill_in_each_phase_leaves(run_engine, tasks, trial_file, tmp_path):
+    moments, copies = seen_from_outside(), {}
+
+    async def during(engine) -> None:
+        counted: dict[str, int] = {}
+
+        def see(line: bytes, event: ev.Event) -> None:
+            for name in points(event):
+                counted[name] = counted.get(name, 0) + 1
+            for phase, (name, count) in moments.items():
+                if phase not in copies and counted.get(name, 0) >= count:
+                    copies[phase] = tmp_path / phase.replace(" ", "-")
+                    copy(engine.run_dir, copies[phase])
+
+        engine.board._journal.subscribe(see)
+
+    words = ("config.save_every=2", f"config.max_steps={STEPS}", "config.dataset_builder.groups_per_batch=2",
+             "config.dataset_builder.epochs=9", "config.num_substeps=2")  # fmt: skip
+    tasks_dir, trial = tasks("create-file", "note-write", "copy-file"), trial_file()
+    whole = await run_engine(tasks_dir, trial, *words, during=during)
+    assert whole.exit_code == 0 and copies.keys() == moments.keys()
+    resumed = parse([*_words(whole.run_dir, tasks_dir, trial), *words])
+    used = 0
+    for phase, run_dir in copies.items():
+        report = Report()
+        usable = after_kill(run_dir, report)
+        assert not report.problems, (phase, report.problems)
+        plan = resume_plan(resumed, run_dir, list(RunRecord(run_dir).view_at_end().history.rows))
+        found = {
+            ((step, index, trial), lineage.policy_of(batch.weights))
+            for step, batch in plan.batches.items()
+            for index, group in batch.groups.items()
+            for trial in group.trials
+        }
+        due = {one for one in usable.trials if one[0][0] >= plan.step}
+        assert found >= due and not plan.why_not, (phase, due - found, plan.why_not)
+        used += len(due)
+    assert used > 20, "a kill in each phase leaves something to use"
+
+
+def _words(run_dir: Path, tasks_dir: Path, trial: Path) -> list[str]:
+    return [
+        "config.base_url=http://127.0.0.1:9", "config.model_name=quarterdeck/midshipman", "config.loss_fn=ppo",
+        "config.learning_rate=3e-3", "config.lora_rank=8", "config.max_tokens=24", "config.ttl_seconds=None",
+        f"config.log_path={run_dir}", f"config.dataset_builder.tasks_dir={tasks_dir}", f"harbor.trial_config={trial}",
+    ]  # fmt: skip
+
+
+def test_a_run_killed_inside_its_phases(tmp_path, monkeypatch):
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    rng = random.Random(SEED)
+    run_dir = tmp_path / "run"
+    steps = 2
+    victim = Victim(run_dir, options(run_dir, tasks_of(tmp_path), 0, steps), rng, steps)
+    training = Kill("training", rng.choice(PHASES["training"]))
+    training.spec = spec(training.point, rng) | {"skip": 1}
+    todo = [training]
+    for phase, name in (("replay", "after:run.phase:training+replay"), ("end", "row:before")):
+        point = Point(name, -1)
+        todo.append(Kill(phase, point, spec(point, rng)))
+    assert [kill.label for kill in todo if not victim.killed(kill)] == []
+    victim.complete()
+    report = victim.report
+    assert report.problems == []
+    assert report.replayed >= 1 + steps and report.trials == 6 * steps, "what was trained is trained again, not run"
