@@ -154,7 +154,7 @@ async def drive(spec: StartTrial, send: Send, custodian: Custodian | None = None
         return TrialReport(
             key=spec.key,
             exception_type="TrialCreateError",
-            exception_message=_explain(error),
+            exception_message=_explain(error, spec.config.get("trials_dir")),
             exception_phase="create",
             seconds={"total": time.monotonic() - watch.began},
         )
@@ -179,14 +179,15 @@ async def drive(spec: StartTrial, send: Send, custodian: Custodian | None = None
         forget_loggers(trial.config.trial_name)
 
 
-def _explain(error: Exception) -> str:
-    """One line that names the field."""
+def _explain(error: Exception, trials_dir: object) -> str:
+    """One line that names the field, or the directory whose disk refuses."""
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "trial config"
         more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
         return f"{field}: {first['msg']}{more}"[:_MESSAGE_LIMIT]
-    return " ".join(f"{type(error).__name__}: {error}".split())[:_MESSAGE_LIMIT]
+    where = f" (in {trials_dir})" if isinstance(error, OSError) and error.filename is None else ""
+    return " ".join(f"{type(error).__name__}: {error}{where}".split())[:_MESSAGE_LIMIT]
 
 
 def _report(
