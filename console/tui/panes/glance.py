@@ -81,7 +81,8 @@ def _outcome(scene: Scene, trial: TrialState) -> str:
     else:
         said = "not scored" + (", retryable" if trial.retryable else "")
     most = scene.state.tunables.get("max_tries")
-    tries = f"  try {trial.try_ + 1}" + ("" if most is None else f"/{most:.0f}")
+    # Tries are numbered over all engines of the run, and each engine grants so many anew.
+    tries = f"  try {trial.try_ + 1}" + ("" if most is None or trial.try_ >= most else f"/{most:.0f}")
     return f"{outcome}{cause}: {said}{tries}"
 
 

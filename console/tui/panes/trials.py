@@ -122,7 +122,9 @@ class TrialRows:
     def _try(self, trial: TrialState, always: bool = False) -> str:
         if not trial.try_ and not always:
             return ""
-        return f"  try {trial.try_ + 1}" + ("" if self.tries is None else f"/{self.tries:.0f}")
+        return f"  try {trial.try_ + 1}" + (
+            "" if self.tries is None or trial.try_ >= self.tries else f"/{self.tries:.0f}"
+        )
 
 
 def _calling(scene: Scene) -> str:
