@@ -212,7 +212,8 @@ def _report(
         agent = _agent(result)
         seconds = _phase_seconds(result) | seconds
     if _is_refused(kind, message, trial):
-        kind, message = "TrialFilesError", f"{message} (the trial's files are in {trial.paths.trial_dir})"
+        where = "" if "'" in message else f" (the trial's files are in {trial.paths.trial_dir})"
+        kind, message = "TrialFilesError", message + where
     return TrialReport(
         key=key,
         trial_name=trial.config.trial_name,

@@ -2,8 +2,9 @@
 """Processes that stand still, and signals: `python -m tests.faults.stood_still [CASE ...]`.
 
 `engine`, `gateway`, `runner`: a SIGSTOP of 30 s, as a lid that is closed makes it, against a gateway like Miles whose
-lease is 15 s (the SDK beats every 10); then the run is left alone until it ends, and resumed until it completes. `SIG..:WHO[:twice]`: a signal to
-the command or the engine of a headless run with sandboxes that do not go. Prints a line a case.
+lease is 15 s (the SDK beats every 10); then the run is left alone until it ends, and resumed until it completes.
+`SIG..:WHO[:twice]`: a signal to the command or the engine of a headless run with sandboxes that do not go. Prints a
+line a case.
 """
 
 from __future__ import annotations

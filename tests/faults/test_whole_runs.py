@@ -70,8 +70,10 @@ async def test_retries_are_bounded(run_engine, tasks, trial_file, tmp_path):
     assert max(e.try_ for e in run.of(ev.TrialFinished)) == 1
 
 
-async def test_a_killed_runner_is_infrastructure_of_its_trials(run_engine, tasks, trial_file, tmp_path):
-    trial = trial_file("fault_agents:RunnerKiller", fuse=str(tmp_path / "fuse"))
+@pytest.mark.parametrize("agent", ["RunnerKiller", "RunnerStarver"])
+async def test_a_killed_runner_is_infrastructure_of_its_trials(run_engine, tasks, trial_file, tmp_path, agent):
+    """Also one that has no memory any more: what it was at is run again, and never scored."""
+    trial = trial_file(f"fault_agents:{agent}", fuse=str(tmp_path / "fuse"))
     run = await run_engine(tasks("create-file"), trial, on_failure="retry")
     assert run.exit_code == 0
     lost = [e for e in run.of(ev.TrialFinished) if e.outcome == "infrastructure"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import uuid
 from pathlib import Path
@@ -78,6 +79,20 @@ class RunnerKiller(TerminalAgent):
     async def run(self, instruction, environment, context):
         if blow(self.options):
             os.kill(os.getpid(), signal.SIGKILL)
+        await super().run(instruction, environment, context)
+
+
+class RunnerStarver(TerminalAgent):
+    """Takes the memory of the runner process that it runs in, all but some MiB."""
+
+    options_model = FaultOptions
+
+    async def run(self, instruction, environment, context):
+        if blow(self.options):
+            pages = int(Path("/proc/self/statm").read_text().split()[0])
+            limit = pages * resource.getpagesize() + (4 << 20)
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+            self.eaten = bytearray(3 << 20)
         await super().run(instruction, environment, context)
 
 
