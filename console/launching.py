@@ -139,7 +139,8 @@ def begin(options: RunOptions, run_id: str, *, on_failure: str, owned: bool) -> 
         UsageError: the run directory cannot be written.
     """
     run_dir = options.log_path
-    options_file = run_dir / f"options.{run_id}.json"
+    # Of this process: of two that begin at once, the one that comes too late must not change the other's options.
+    options_file = run_dir / f"options.{run_id}.{os.getpid()}.json"
     with _prepared(run_dir, options, options_file) as log:
         announce_read, announce_write = os.pipe()
         owner_read, owner_write = os.pipe() if owned else (None, None)

@@ -46,9 +46,10 @@ def recorded_options(run_dir: Path) -> RunOptions:
     path = run_dir / OPTIONS_FILE
     try:
         options = RunOptions.from_json(path.read_bytes())
-    except OSError as error:
+    except (OSError, UsageError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is damaged"
         raise UsageError(
-            f"{path}: the run's options cannot be read ({error.strerror}); give all of them with quarterdeck train"
+            f"{path}: the run's options cannot be read ({why}); give all of them with quarterdeck train"
         ) from None
     given = tuple(dict.fromkeys([*options.given, "config.log_path"]))
     return msgspec.structs.replace(options, config=options.config | {"log_path": str(run_dir)}, given=given)

@@ -129,19 +129,28 @@ def _ledgers(runs: Sequence[str]) -> list[tuple[str, Path, bool]]:
     return list(found.values())
 
 
-def _orphans(ledgers: Sequence[tuple[str, Path, bool]]) -> tuple[list[Orphan], int]:
-    """What nobody works with, oldest first, and the number of those that a live engine has. Raises RecordingError."""
-    found, busy = [], 0
+def _orphans(ledgers: Sequence[tuple[str, Path, bool]]) -> tuple[list[Orphan], int, int]:
+    """What nobody works with, oldest first, the number of those that a live engine has, and that of damaged lines.
+
+    Raises RecordingError.
+    """
+    found, busy, damaged = [], 0, 0
     now = time.time()
     for run, ledger, live in ledgers:
         view = LedgerView(ledger.parent)
         view.refresh()
+        if view.damaged:
+            damaged += view.damaged
+            sys.stderr.write(
+                f"quarterdeck: {sanitize(str(ledger))}: {view.damaged} lines cannot be read, so sandboxes may be "
+                "missing here: look for them at the provider, then remove these lines\n"
+            )
         for entry in read_entries(ledger):
             if entry.state in OPEN and entry.state != "left" and _worked_with(entry, live):
                 busy += 1
             elif entry.state in OPEN or _doubtful(entry, now):
                 found.append(Orphan(run=run, ledger=ledger, entry=entry, cost=entry.cost(view.until(entry, now))))
-    return sorted(found, key=lambda one: one.entry.since), busy
+    return sorted(found, key=lambda one: one.entry.since), busy, damaged
 
 
 def _worked_with(entry: Entry, live: bool) -> bool:
@@ -160,7 +169,7 @@ def _doubtful(entry: Entry, now: float) -> bool:
 
 
 def _reap(ledgers: Sequence[tuple[str, Path, bool]], *, dry: bool, yes: bool, as_json: bool) -> int:
-    orphans, busy = _orphans(ledgers)
+    orphans, busy, damaged = _orphans(ledgers)
     _check_means(orphans)
     if orphans:
         asyncio.run(_look(orphans))
@@ -181,12 +190,13 @@ def _reap(ledgers: Sequence[tuple[str, Path, bool]], *, dry: bool, yes: bool, as
             "gone": sum(one.state == "gone" and not one.removed for one in orphans),
             "left": len(left),
             "busy": busy,
+            "damaged_lines": damaged,
             "dry_run": dry,
         }
         say(json.dumps({"sandboxes": [one.row(now) for one in orphans]} | counts, indent=2))
     elif orphans and not dry:
         _report(orphans, left)
-    return EXIT_LEFT if left else 0
+    return EXIT_LEFT if left or damaged else 0
 
 
 def _check_means(orphans: Sequence[Orphan]) -> None:

@@ -7,17 +7,18 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 from console.errors import Interrupted, RecordingError, UsageError
 from console.findings import WARNING, Finding, errors, refuse
 from console.launching import Launch, LaunchedRun, begin, new_run_id, require_engine
 from console.records.batches import owes_row
-from console.records.cookbook import last_checkpoint_batch
+from console.records.cookbook import FINAL, last_checkpoint
 from console.records.manifest import read_manifest
+from console.records.run_dir import RunRecord
 from console.state.sanitize import sanitize
 from console.training.options import RunOptions
 from console.training.resume_check import check, standing
@@ -114,12 +115,24 @@ def start(
     for finding in findings:
         if finding.level == WARNING:
             sys.stderr.write(f"quarterdeck: warning: {finding.line()}\n")
-    step = last_checkpoint_batch(options.log_path)
-    if step is not None and step >= planned_steps(options) and not owes_row(options.log_path, step):
-        return _already_complete(options, watch, step)
+    checkpoint = last_checkpoint(options.log_path)
+    planned = checkpoint is not None and checkpoint["batch"] >= planned_steps(options)
+    if checkpoint is not None and planned and not _owes(options.log_path, checkpoint):
+        return _already_complete(options, watch, checkpoint["batch"])
     refuse_unbound(options)
     before()
     return watch_run(options, watch, look)
+
+
+def _owes(run_dir: Path, checkpoint: dict[str, Any]) -> bool:
+    """Whether a run whose steps are all in a checkpoint was killed before it had written everything else.
+
+    Raises RecordingError.
+    """
+    if not (run_dir / "journal").is_dir():
+        return False
+    ended = RunRecord(run_dir).view_at_end().state.exit_code is not None
+    return not ended or checkpoint.get("name") != FINAL or owes_row(run_dir, int(checkpoint["batch"]))
 
 
 def planned_steps(options: RunOptions) -> int:
@@ -148,7 +161,7 @@ def watch_run(options: RunOptions, watch: Watch, look: Look = PLAIN_LOOK, *, lea
     """Start the engine and watch it. `leave_after`: seconds after the run's end at which the console closes itself."""
     owned = watch in ("headless", "plain")
     policy = options.failure_policy(interactive=watch == "console")
-    step = last_checkpoint_batch(options.log_path)
+    checkpoint = last_checkpoint(options.log_path)
     goes_on = standing(options.log_path) if options.log_path.is_dir() else None
     with _first_interrupt_waits() as interrupted:
         starting = begin(options, _run_id(options.log_path), on_failure=policy, owned=owned)
@@ -180,6 +193,7 @@ def watch_run(options: RunOptions, watch: Watch, look: Look = PLAIN_LOOK, *, lea
         from console.control.runs import run_at
         from console.headless import run_headless
 
+        step = checkpoint["batch"] if checkpoint else None
         return run_headless(run_at(run.run_dir), plain=watch == "plain", owned=True, after_step=step)
     return _say_where(run)
 
@@ -214,10 +228,11 @@ def _abandon(starting: Launch) -> NoReturn:
 
 def _run_id(run_dir: Path) -> str:
     """The id of the run that the directory holds, or a new one: a run that goes on keeps its name."""
-    try:
-        return read_manifest(run_dir).run_id or new_run_id()
-    except RecordingError:
-        return new_run_id()
+    for kept in (lambda: read_manifest(run_dir).run_id, lambda: RunRecord(run_dir).view_at_end().state.run_id):
+        with suppress(RecordingError):
+            if run_id := kept():
+                return run_id
+    return new_run_id()
 
 
 def _say_where(run: LaunchedRun) -> int:

@@ -47,11 +47,17 @@ class CauseKeeper:
         if self._cause is None:
             self._cause = cause
 
-    def final(self, sandboxes_left: list[str]) -> Cause:
-        """The cause the run ends with. Sandboxes left behind replace the exit codes 0 and 3 only."""
+    def final(self, left: list[str], removing: int = 0) -> Cause:
+        """The cause the run ends with. Sandboxes left behind replace the exit codes 0 and 3 only.
+
+        Args:
+            left: names of those that could not be removed; removing: how many others are still being removed.
+        """
         cause = self._cause or Cause(status="failed", exit_code=7, reason="the engine ended without a cause")
-        if sandboxes_left and cause.exit_code in (0, 3):
-            reason = f"{len(sandboxes_left)} sandboxes left behind: {', '.join(sandboxes_left[:3])}"
+        if (left or removing) and cause.exit_code in (0, 3):
+            behind = f"{len(left)} sandboxes left behind: {', '.join(left[:3])}" if left else ""
+            going = f"{removing} sandboxes still being removed as the engine ended" if removing else ""
+            reason = "; ".join(filter(None, (behind, going)))
             return Cause(status=cause.status, exit_code=SANDBOXES_LEFT, reason=reason)
         return cause
 

@@ -38,6 +38,7 @@ class GatewayLink:
         options: of the run; run_dir: for the embedded gateway's log and checkpoints; emit: appends an event.
         last_alive: when an engine before this one was last alive, Unix seconds, None for no such engine: it may hold a
             model slot until its lease ends.
+        ahead: seconds by which the run's time is ahead of the time of day.
 
     Attributes:
         base_url: of the gateway, empty for the hosted service at the address that the SDK knows: it is not probed.
@@ -46,10 +47,16 @@ class GatewayLink:
     """
 
     def __init__(
-        self, options: RunOptions, run_dir: Path, emit: Callable[[ev.Event], None], last_alive: float | None
+        self,
+        options: RunOptions,
+        run_dir: Path,
+        emit: Callable[[ev.Event], None],
+        last_alive: float | None,
+        ahead: Callable[[], float] = lambda: 0.0,
     ) -> None:
         except_loopback(os.environ)  # for the runners too: some agents live there, and call the capture gateway
         self._options, self._run_dir, self._emit, self._last_alive = options, run_dir, emit, last_alive
+        self._ahead = ahead
         self._model = str(options.value("config.model_name"))
         self._embedded: EmbeddedGateway | None = None
         self._health: HealthWatch | None = None
@@ -140,7 +147,8 @@ class GatewayLink:
         def tell(reason: str, until: float) -> None:
             """On the SDK's thread."""
             with contextlib.suppress(RuntimeError):  # the engine's loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(self._tell, ev.GatewayWaiting(reason=reason, until=until))
+                moment = until + self._ahead() if until else 0.0
+                loop.call_soon_threadsafe(self._tell, ev.GatewayWaiting(reason=reason, until=moment))
 
         waits = slots.waiting(
             profile, slot_wait=self._options.console.slot_wait, on_wait=tell, last_alive=self._last_alive

@@ -33,8 +33,11 @@ class Operable(Protocol):
     def emit(self, event: ev.Event) -> None:
         """Append an event."""
 
-    def stop_now(self, by: str, *, soon: bool = False) -> None:
-        """End the run; its trials are cancelled. `soon`: within seconds, whatever becomes of the sandboxes."""
+    def stop_now(self, by: str, *, why: str = "", soon: bool = False) -> None:
+        """End the run; its trials are cancelled.
+
+        `why`: as the operator said; `soon`: within seconds, whatever becomes of the sandboxes.
+        """
 
     def checkpoint_plan(self) -> tuple[bool, str]:
         """Whether a checkpoint can be saved, and when it would be, or why not."""

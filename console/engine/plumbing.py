@@ -22,6 +22,8 @@ from console.trials.ledger import process_name
 REPORT_SECONDS = 1.0
 COSTS_EVERY = 60.0
 """Seconds between two reports of sandboxes of which only age and cost have changed."""
+ONE_CLOCK = 1.0
+"""Seconds by which a clock that is read twice may differ from itself."""
 
 log = logging.getLogger(__name__)
 
@@ -79,10 +81,13 @@ class SandboxReport:
 
     Args:
         run_dir: the run directory; hourly: USD of an hour of a rented sandbox, None for what is known of its kind.
+        ahead: seconds by which the run's time is ahead of the ledger's, which is the time of day.
     """
 
-    def __init__(self, run_dir: Path, totals: Totals, hourly: float | None) -> None:
-        self._totals, self._hourly = totals, hourly
+    def __init__(
+        self, run_dir: Path, totals: Totals, hourly: float | None, ahead: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        self._totals, self._hourly, self._ahead = totals, hourly, ahead
         self._ledger = LedgerView(run_dir, process_name(os.getpid()))
         self._unreadable = False
 
@@ -102,10 +107,15 @@ class SandboxReport:
             left=list(dict.fromkeys([*ledger.left, *self._totals.sandboxes_left])),
             creating=ledger.creating,
             orphaned=ledger.orphaned,
-            oldest=ledger.oldest,
+            oldest=None if ledger.oldest is None else ledger.oldest + self._shift(),
             hours=round(hours, 4) if hours else None,
             cost=round(cost, 4) if cost is not None else None,
         )
+
+    def _shift(self) -> float:
+        """From the ledger's time to the run's; they differ only when the time of day was set."""
+        ahead = self._ahead()
+        return ahead if abs(ahead) > ONE_CLOCK else 0.0
 
 
 async def report_totals(

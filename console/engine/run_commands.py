@@ -87,7 +87,7 @@ def stop_now(engine: Operable, command: Command) -> Plan:
     scored = sum(t.result is not None and t.result.verdict.scored for t in trials)
 
     def act() -> str:
-        engine.stop_now(by(command), soon=soon)
+        engine.stop_now(by(command), why=command.reason, soon=soon)
         return f"stopping: {count(running, 'trial')} cancelled"
 
     text = f"cancels {count(running, 'running trial')} and ends the run"

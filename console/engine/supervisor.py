@@ -127,10 +127,11 @@ class Engine:
             raise QuarterdeckError("there are no weights to save yet: the run is still starting")
         return await self._thread.checkpoint()
 
-    def stop_now(self, by: str, *, soon: bool = False) -> None:
+    def stop_now(self, by: str, *, why: str = "", soon: bool = False) -> None:
         """End the run; its trials are cancelled. `soon`: whoever asks will not wait for the sandboxes."""
         self.board.emit(ev.StopRequested(when="now", by=by))
-        self.end(Cause(status="stopped", exit_code=STOPPED.exit_code, reason=f"stopped now by {by}"), urgent=soon)
+        reason = one_line(f"stopped now by {by}{f': {why}' if why else ''}")
+        self.end(Cause(status="stopped", exit_code=STOPPED.exit_code, reason=reason), urgent=soon)
 
     def end(self, cause: Cause, *, urgent: bool = False) -> None:
         """Begin to end for this cause; the first one counts. `urgent`: whoever asked kills in some seconds."""
@@ -373,7 +374,7 @@ class Engine:
                 self.board.emit(ev.Note(text=text, level="warning"))
         sandboxes = self._workshop.sandboxes() if self._workshop is not None else ev.SandboxStats()
         left = sorted({*sandboxes.left, *sandboxes.orphaned})
-        cause = self._causes.final([*left, *["one that is being removed"] * sandboxes.live])
+        cause = self._causes.final(left, sandboxes.live)
         with contextlib.suppress(OSError):
             if self._workshop is not None:
                 self.board.emit(self._workshop.stats())

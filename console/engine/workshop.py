@@ -88,8 +88,8 @@ class Workshop:
         self._probed = False
         self._released: list[TrialResult] = []
         self._captured_before = msgspec.structs.replace(board.view.state.capture)
-        self.gateway = GatewayLink(options, run_dir, board.emit, last_alive)
-        self._sandboxes = SandboxReport(run_dir, totals, options.harbor.sandbox_cost_per_hour)
+        self.gateway = GatewayLink(options, run_dir, board.emit, last_alive, board.clock.ahead)
+        self._sandboxes = SandboxReport(run_dir, totals, options.harbor.sandbox_cost_per_hour, board.clock.ahead)
 
     async def prepare(self) -> None:
         """Everything up to the first trial.
@@ -221,15 +221,16 @@ class Workshop:
         if isinstance(event, ev.RunPhase) and self._board.view.state.status == "stopping":
             return  # what the thread still does is part of the end
         with contextlib.suppress(JournalWriteError):  # the board ends the run
+            given = isinstance(event, ev.RunPhase) and event.phase == "training"
             if isinstance(event, ev.StepStarted):
                 self._released = []  # of a batch that came to nothing
-            elif isinstance(event, ev.RunPhase) and event.phase == "training":
-                for trial in self._released:
-                    if trial.captured is not None:
-                        self._totals.trained(trial.captured)
-                self._released = []
-                self._board.emit(self.stats())  # of a batch that is given away, a resume counts no token again
+            for trial in self._released if given else ():
+                if trial.captured is not None:
+                    self._totals.trained(trial.captured)
             self._board.emit(event)
+            if given:  # when both are written, a resume counts no token of the batch again, and else all of them
+                self._released = []
+                self._board.emit(self.stats())
         if isinstance(event, ev.StepFinished):
             spawn(self._pool.recycle(), self._tasks)
 

@@ -44,6 +44,7 @@ class Opening(msgspec.Struct, kw_only=True):
     Attributes:
         step: of the run; size: groups; weights, policy_version: that sampled it; started: Unix seconds.
         groups: by index; trained: seconds at which its training began, None when it did not.
+        counted: whether its tokens are in the totals that the journal has.
         finished: its row, None when the engine ended before it was written.
     """
 
@@ -54,6 +55,7 @@ class Opening(msgspec.Struct, kw_only=True):
     started: float
     groups: dict[int, RecordedGroup] = {}
     trained: float | None = None
+    counted: bool = False
     finished: ev.StepFinished | None = None
 
     @property
@@ -177,6 +179,8 @@ class _Reader:
                 self._trial_finished(event)
             case ev.RunPhase(phase="training") if self._open is not None:
                 self._open.trained = event.ts
+            case ev.CaptureStats() if self._open is not None:
+                self._open.counted = self._open.trained is not None
             case ev.CheckpointSaved() if event.path:
                 self.batches.saved[event.path] = event
             case ev.CommandRequested() | ev.CommandAccepted() | ev.CommandFinished():

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+FINAL = "final"
+"""Name of the checkpoint with which the cookbook ends a run."""
 WEIGHTS = "weights"
 """Key under which a row of checkpoints.jsonl has the name of its weights, as in `StepStarted`."""
 

@@ -113,6 +113,7 @@ class TrainingThread:
             try:
                 await self._task
                 await self._runtime.saves.settle()
+                await self._save_final()
                 result = LoopResult(status="completed")
             except StopAfterStepError:
                 await self._runtime.saves.settle()
@@ -134,6 +135,12 @@ class TrainingThread:
                 await service.close(status)
         except Exception as error:  # a gateway without this route, or none any more: the lease does the same
             log.info("the gateway's session was not finished: %s", error)
+
+    async def _save_final(self) -> None:
+        """The cookbook saves no last checkpoint, which never expires, when a run goes on behind its last step."""
+        runtime = self._runtime
+        if runtime.checkpoints is not None and runtime.finished_steps == 0 and runtime.owes_final:
+            await runtime.checkpoints.save_final_async({"batch": runtime.steps_done})
 
     async def _save_where_it_stopped(self) -> None:
         runtime = self._runtime

@@ -259,7 +259,7 @@ def _usable(run_dir: Path, ends: list[tuple[Opening, ev.TrialFinished]]) -> Reco
             return cancelled
         if end.outcome not in SCORED:
             continue
-        counted = any(o.trained is not None for o, e in ends if e.try_ == end.try_)
+        counted = any(o.counted for o, e in ends if e.try_ == end.try_)
         found = recorded_trial(run_dir, end, opening.policy_version, counted)
         if isinstance(found, RecordedTrial):
             return found

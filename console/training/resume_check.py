@@ -11,9 +11,10 @@ from pathlib import Path
 import msgspec
 
 from console.errors import RecordingError, UsageError
-from console.findings import NOTE, WARNING, Finding
+from console.findings import ERROR, NOTE, WARNING, Finding
+from console.launching import OPTIONS_FILE
 from console.records.checkpoint_list import checkpoint_rows
-from console.records.manifest import Manifest, read_manifest
+from console.records.manifest import MANIFEST, Manifest, read_manifest
 from console.records.run_dir import RunRecord
 from console.records.sandbox_ledger import LEDGER
 from console.state.reduce import RunView
@@ -145,8 +146,18 @@ def _steps(options: RunOptions, at: Standing) -> Iterator[Finding]:
 
 
 def _checkpoint(options: RunOptions, run_dir: Path) -> Iterator[Finding]:
-    """Whether the embedded gateway will find the checkpoint; of another gateway only the gateway knows."""
-    rows = checkpoint_rows(run_dir)
+    """Whether the last checkpoint is known, and whether an embedded gateway will find it; another one is not asked."""
+    rows, view = checkpoint_rows(run_dir), _view(run_dir)
+    saved = view.state.checkpoints[-1:] if view is not None else []
+    if saved and saved[0].step > max((int(row["batch"]) for row in rows), default=-1):
+        row = json.dumps({"name": saved[0].name, "batch": saved[0].step, "state_path": saved[0].path})
+        yield Finding(
+            code="resume.checkpoint",
+            object=str(run_dir / "checkpoints.jsonl"),
+            message=f"is damaged: it lacks checkpoint {saved[0].name}, which was saved after step {saved[0].step}",
+            remedy=f"put it back from a copy, or append the line {row}",
+        )
+        return
     if not options.embedded or not rows:
         return
     path, store = str(rows[-1]["state_path"]), store_of(options)
@@ -162,21 +173,33 @@ def _checkpoint(options: RunOptions, run_dir: Path) -> Iterator[Finding]:
 def _compared(options: RunOptions, run_dir: Path) -> Iterator[Finding]:
     manifest = _manifest(run_dir)
     kept = manifest.fingerprints if manifest is not None else {}
+    now = fingerprints.of(options)
     if not kept:
+        why = "is missing or damaged" if manifest is None else "was written before fingerprints were kept"
+        before = _last_options(run_dir)
         yield Finding(
             code="resume.unchecked",
-            level=WARNING,
-            object="config.log_path",
-            message="the run began before fingerprints were kept, so it cannot be checked that options, tasks and "
-            "model are those it began with",
-            remedy="make sure that they are",
+            level=WARNING if before is not None else ERROR,
+            object=str(run_dir / MANIFEST),
+            message=f"{why}, so it cannot be checked that tasks, trial file and model are those that the run began with"
+            + ("" if before is not None else f"; {OPTIONS_FILE} cannot be read, so neither can the options"),
+            remedy="make sure that they are" if before is not None else "put one of the two back from a copy",
         )
+        if before is not None:
+            yield from _options(options, now, fingerprints.of(before))
         return
-    now = fingerprints.of(options)
     yield from _options(options, now, kept)
     yield from _trial(options, now, kept)
     yield from _tasks(options, now, kept)
     yield from _model(now, kept, "name the model that the run began with, or train from the beginning")
+
+
+def _last_options(run_dir: Path) -> RunOptions | None:
+    """What the run's last engine was started with; None when that cannot be read."""
+    try:
+        return RunOptions.from_json((run_dir / OPTIONS_FILE).read_bytes())
+    except (OSError, UsageError):
+        return None
 
 
 def _options(options: RunOptions, now: Mapping[str, str], kept: Mapping[str, str]) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Literal
 
 from console.journal import events as ev
+from console.records.cookbook import FINAL
 from console.training import lineage
 from console.training.checkpoints import SaveRequests
 from console.training.dataset import HarborGroup
@@ -83,6 +84,11 @@ class Runtime:
     def emit(self, event: ev.Event) -> None:
         """Append an event to the journal; order is kept among events of this thread."""
         self._main_loop.call_soon_threadsafe(self._emit, event)
+
+    @property
+    def owes_final(self) -> bool:
+        """Whether the run begins with a checkpoint that is not a run's last one."""
+        return self._plan is not None and self._plan.checkpoint not in ("", FINAL)
 
     def on_planned(self, steps: int, tasks: int) -> None:
         """The dataset is loaded."""

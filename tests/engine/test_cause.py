@@ -29,6 +29,15 @@ def test_sandboxes_left_replace_a_good_end(cause, code):
     assert "box-1" in final.reason
 
 
+def test_sandboxes_that_are_being_removed_count_as_left():
+    assert CauseKeeper().final([], 2).exit_code == 7
+    keeper = CauseKeeper()
+    keeper.give(STOPPED)
+    final = keeper.final(["box-1"], 2)
+    assert final.exit_code == 8
+    assert final.reason == "1 sandboxes left behind: box-1; 2 sandboxes still being removed as the engine ended"
+
+
 @pytest.mark.parametrize("code", [2, 4, 5, 6, 7, 129, 130, 143])
 def test_sandboxes_left_hide_no_other_cause(code):
     keeper = CauseKeeper()

@@ -78,7 +78,10 @@ class SmallDisk:
         run_dir.mkdir(exist_ok=True)
         if self._kind == "ro":
             return
-        if place in FILES:
+        if self._kind == "inodes":
+            self.at.mkdir(exist_ok=True)
+            mount("tmpfs", str(self.at), "tmpfs", 0, "size=64m,mode=0700,nr_inodes=2000")
+        elif place in FILES:
             self._disk = run_dir.parent / f"disk-{place}"
             self._disk.mkdir()
             mount("tmpfs", str(self._disk), "tmpfs", 0, "size=64k")
@@ -88,8 +91,6 @@ class SmallDisk:
         elif place in DIRECTORIES:
             self.at.mkdir(mode=0o700)
             mount("tmpfs", str(self.at), "tmpfs", 0, "size=24m,mode=0700")
-        elif self._kind == "inodes":
-            mount("tmpfs", str(self.at), "tmpfs", 0, "size=64m,mode=0700,nr_inodes=2000")
 
     def fill(self) -> None:
         """Not a byte more. A file would still have its last page to the end: blanks behind its last line take that."""

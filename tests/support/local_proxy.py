@@ -49,7 +49,7 @@ def local_proxy(**leads: str) -> Iterator[LocalProxy]:
     async def serve() -> None:
         nonlocal session
         async with aiohttp.ClientSession(auto_decompress=False, timeout=aiohttp.ClientTimeout(total=None)) as session:
-            server = web.Server(pass_on, access_log=None, client_max_size=1 << 28)
+            server = web.Server(pass_on, access_log=None)
             runner = web.ServerRunner(server, shutdown_timeout=0.2)
             await runner.setup()
             await web.TCPSite(runner, "127.0.0.1", 0).start()

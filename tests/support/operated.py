@@ -38,7 +38,7 @@ class Engine:
         self._commands = EngineCommands(self)
         self._tasks: list[asyncio.Task[GroupResult]] = []
 
-    def stop_now(self, by: str, *, soon: bool = False) -> None:
+    def stop_now(self, by: str, *, why: str = "", soon: bool = False) -> None:
         self.ending = True
 
     def now(self) -> float:

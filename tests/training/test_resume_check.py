@@ -303,10 +303,38 @@ def test_fewer_steps_than_are_trained(made: Made) -> None:
     assert (finding.code, finding.message) == ("resume.max_steps", "is 3, and 4 steps of the run are trained")
 
 
-def test_a_run_of_before_fingerprints_is_warned_of(made: Made) -> None:
-    (finding,) = made.began(kept=False).found("config.learning_rate=9")
-    assert (finding.code, finding.level) == ("resume.unchecked", "warning")
-    assert errors([finding]) == []
+@pytest.mark.parametrize("damage", ["old", "empty", "half", "gone"])
+def test_without_fingerprints_the_last_engines_options_count(made: Made, damage: str) -> None:
+    """Tasks and trial file cannot be compared then, which is a warning; a changed option is refused all the same."""
+    made.began(kept=damage != "old")
+    (made.run_dir / "options.json").write_bytes(parse(made.words).to_json())
+    manifest = made.run_dir / "run.json"
+    if damage in ("empty", "half"):
+        manifest.write_text("" if damage == "empty" else '{"a":')
+    elif damage == "gone":
+        manifest.unlink()
+    (warned,) = made.found()
+    assert (warned.code, warned.level, warned.object) == ("resume.unchecked", "warning", str(manifest))
+    (refused,) = errors(made.found("config.learning_rate=9"))
+    assert (refused.code, refused.object) == ("resume.option", "config.learning_rate")
+
+
+def test_with_nothing_to_compare_with_a_resume_is_refused(made: Made) -> None:
+    made.began()
+    (made.run_dir / "run.json").write_text("{")
+    (made.run_dir / "options.json").write_text("{")
+    (finding,) = errors(made.found())
+    assert finding.code == "resume.unchecked" and "options.json cannot be read" in finding.message
+
+
+def test_checkpoints_that_the_journal_knows_and_the_file_has_not(made: Made) -> None:
+    made.began(steps=4, saved=2)
+    (made.run_dir / "checkpoints.jsonl").write_text('{"name": "0000')
+    (finding,) = errors(made.found())
+    assert finding.code == "resume.checkpoint" and "lacks checkpoint 000002" in finding.message
+    row = finding.remedy.partition("append the line ")[2]
+    (made.run_dir / "checkpoints.jsonl").write_text(f"{row}\n")
+    assert made.found() == []
 
 
 def test_an_option_that_is_newer_than_the_run_counts_as_its_default(made: Made) -> None:

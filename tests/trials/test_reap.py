@@ -116,6 +116,17 @@ def test_orphans_are_listed_then_removed(server, run_dir, reap):
     assert reap(run_dir, "--yes") == (0, said | {"sandboxes": [], "removed": 0, "gone": 0})
 
 
+def test_damaged_lines_are_no_clean_end(server, run_dir, reap, capsys):
+    write(run_dir, announced("vanished"))
+    with (run_dir / LEDGER).open("ab") as ledger:
+        ledger.write(b'garbage\n{"a":1}\n\xff\xfe\n')
+    assert reap_main([str(run_dir), "--yes"]) == 8
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "3 lines cannot be read" in said
+    code, found = reap(run_dir, "--yes")
+    assert (code, found["left"], found["damaged_lines"]) == (8, 0, 3)
+
+
 def test_many_pages_of_other_peoples_sandboxes(server, run_dir, reap, monkeypatch):
     monkeypatch.setattr("console.trials.finders_e2b._PAGE", 2)
     server.plan.concurrent = 30
