@@ -75,7 +75,7 @@ async def test_a_killed_runner_is_infrastructure_of_its_trials(run_engine, tasks
     """Also one that has no memory any more: what it was at is run again, and never scored."""
     trial = trial_file(f"fault_agents:{agent}", fuse=str(tmp_path / "fuse"))
     run = await run_engine(tasks("create-file"), trial, on_failure="retry")
-    assert run.exit_code == 0
+    assert run.exit_code == 0, run.view.state.reason
     lost = [e for e in run.of(ev.TrialFinished) if e.outcome == "infrastructure"]
     assert lost and {e.cause for e in lost} == {"runner"}
     assert run.view.history.rows[0].outcomes == {"completed": 3}

@@ -367,10 +367,10 @@ def test_no_free_slot_until_a_session_finishes_or_dies(narrow_gateway: Served) -
     # The second client dies: it says nothing more, its sampling ends, and its slot is free after the lease.
     sampler = raw.sampler(second)
     raw.post("session_heartbeat", session_id=second)
-    promises = [
-        raw.sample(sampler, seq, num_samples=2, sampling_params={"max_tokens": 480, "stop": []}).json()
-        for seq in (0, 1)
-    ]
+    long = {"num_samples": 2, "sampling_params": {"max_tokens": 480, "stop": []}}
+    promises = [raw.sample(sampler, 0, **long).json()]
+    _until(lambda: raw.http.get("/engine_load").json()["engines"][0]["queued_requests"] == 0)  # two may wait, no more
+    promises.append(raw.sample(sampler, 1, **long).json())
     third = raw.session()
     fresh = {"session_id": third, "model_seq_id": 0, "base_model": "tiny"}
     _until(lambda: raw.post("create_model", **fresh).status_code == 200)
