@@ -88,6 +88,7 @@ RULES: dict[str, str] = {
     "text.sandbox": "the error's text says that the sandbox failed",
     "text.create_network": "the trial was refused because of the network",
     "text.create_disk": "the trial was refused because a disk or a table of files is full",
+    "text.create_memory": "the trial was refused because the runner has no memory or no thread left",
     "text.image": "the error's text says that the sandbox's image is missing",
     "text.dockerfile": "the error's text says that the task's image cannot be built by the sandbox provider",
     "text.sandbox_lease": "the error's text says that the account may not have a sandbox for as long as was asked for",

@@ -149,6 +149,13 @@ CREATE_RULES: tuple[TextRule, ...] = (
         guarded=False,
     ),
     _rule("create_disk", _INFRA, "runner", r"No space left on device|Too many open files|Disk quota", guarded=False),
+    _rule(
+        "create_memory",
+        _INFRA,
+        "runner",
+        r"MemoryError|Cannot allocate memory|can't start new thread|failed to map segment",
+        guarded=False,
+    ),
 )
 """Refusals of Harbor that another try may cure; every other one is a mistake in the configuration."""
 
