@@ -136,13 +136,14 @@ def sdk(trigger: Trigger) -> None:
     sent(tinker.TrainingClient, "forward_backward_async", "fb")
     sent(tinker.TrainingClient, "optim_step_async", "optim")
     sent(tinker.TrainingClient, "save_state_async", "save")
-    sample = tinker.SamplingClient.sample_async
+    sample = tinker.SamplingClient.sample
 
-    async def sampled(*args: Any, **kwargs: Any) -> Any:
+    def sampled(*args: Any, **kwargs: Any) -> Any:
+        sent = sample(*args, **kwargs)
         trigger.seen("call:sent")
-        return await sample(*args, **kwargs)
+        return sent
 
-    tinker.SamplingClient.sample_async = sampled  # type: ignore[method-assign]
+    tinker.SamplingClient.sample = sampled  # type: ignore[method-assign]
     save, record = checkpoint_utils.save_checkpoint_async, checkpoint_utils.CheckpointRecord.from_dict
     saving = [0]
 
@@ -170,7 +171,7 @@ def gateway(trigger: Trigger) -> None:
 
     trigger.begun()
     trigger.also(lambda: [os.getppid(), os.getpid()])
-    sync, step = checkpoints._sync, trainer.Trainer.optim_step
+    sync, step = checkpoints._sync, trainer.TrainableModel.optim_step
 
     def synced(path: Any) -> None:
         trigger.seen("gateway:torn")
@@ -182,7 +183,7 @@ def gateway(trigger: Trigger) -> None:
         return result
 
     checkpoints._sync = synced
-    trainer.Trainer.optim_step = stepped  # type: ignore[method-assign]
+    trainer.TrainableModel.optim_step = stepped  # type: ignore[method-assign]
 
 
 def main() -> None:

@@ -2,10 +2,15 @@
 
 import os
 import sys
+import traceback
 
 if "QUARTERDECK_KILL" in os.environ:
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    import kill_moments
+    try:
+        import kill_moments
 
+        kill_moments.main()
+    except BaseException:  # Python would only mention it, and the kill would never come
+        traceback.print_exc()
+        os._exit(99)
     del sys.path[0]
-    kill_moments.main()
