@@ -12,7 +12,7 @@ from pathlib import Path
 from kill_harness import Victim, options, tasks_of
 from kill_moments import points
 from kill_plan import FIRST, PHASES, START, Kill, Point, spec
-from kill_verify import Report, after_kill
+from kill_verify import Report, after_kill, tokens_of
 from test_resume_replayed import copy
 
 from console.commands.start import _owes
@@ -80,6 +80,11 @@ async def test_what_a_kill_in_each_phase_leaves(run_engine, tasks, trial_file, t
         due = {one for one in usable.trials if one[0][0] >= plan.step}
         assert found >= due and not plan.why_not, (phase, due - found, plan.why_not)
         used += len(due)
+        counted = [
+            t.key for b in plan.batches.values() for g in b.groups.values() for t in g.trials.values() if t.counted
+        ]
+        told = RunRecord(run_dir).view_at_end().state.capture.trained_tokens
+        assert plan.step or told == sum(tokens_of(run_dir, key) for key in counted), f"{phase}: a token once"
     assert used > 20, "a kill in each phase leaves something to use"
 
     saved = {run_dir: last_checkpoint_batch(run_dir) for run_dir in (*copies.values(), whole.run_dir)}
