@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from console.state.model import HostState
+from console.state.model import GatewayState, HostState, RunState
 from console.state.words import span
 
 SANDBOXES_LEFT = 8
@@ -94,6 +94,21 @@ def _with_remedy(reason: str) -> str:
     """What a disk without room says, with what helps."""
     full = _FULL in reason.lower() and "make room" not in reason
     return f"{reason}; make room, then resume the run" if full else reason
+
+
+def cause_amid(error: BaseException, state: RunState, now: float) -> Cause:
+    """The cause that an exception stands for, in the light of what else was going on in the run."""
+    return after_sleep(while_away(cause_of(error), error, state.gateway), state.host, now)
+
+
+def while_away(cause: Cause, error: BaseException, gateway: GatewayState) -> Cause:
+    """The cause, where a trial failed for want of a gateway that is still away: that is what ends the run."""
+    from console.training.trial_context import PolicyStopError
+
+    if not isinstance(error, PolicyStopError) or gateway.reachable is not False or error.verdict.cause != "api":
+        return cause
+    why = f"gateway lost: {gateway.detail or 'it does not answer'}; {cause.reason}"
+    return Cause(status="failed", exit_code=GATEWAY_LOST, reason=one_line(why))
 
 
 def after_sleep(cause: Cause, host: HostState, now: float) -> Cause:

@@ -17,7 +17,7 @@ import msgspec
 
 from console.control.registry import register, socket_path
 from console.engine.board import Board
-from console.engine.cause import COMPLETED, STOPPED, Cause, CauseKeeper, after_sleep, cause_of, one_line
+from console.engine.cause import COMPLETED, STOPPED, Cause, CauseKeeper, cause_amid, cause_of, one_line
 from console.engine.commands import EngineCommands
 from console.engine.ending import Ending
 from console.engine.notify import Notifier
@@ -159,7 +159,7 @@ class Engine:
             return self._moved()
         if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
             error.filename = str(self.run_dir)  # a failed write names no file; ours and the cookbook's are all in there
-        return after_sleep(cause_of(error), self.board.view.state.host, self.now())
+        return cause_amid(error, self.board.view.state, self.now())
 
     # --- the run --------------------------------------------------------------------------------------------------
 

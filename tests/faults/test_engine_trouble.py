@@ -46,7 +46,8 @@ async def test_an_agent_that_waited_for_an_absent_gateway_is_not_scored(
     assert decided(run) == {("infrastructure", None)}
     failed = next(e for e in run.of(ev.TrialFinished) if e.outcome == "infrastructure")
     assert failed.exception == "AgentTimeoutError" and failed.rule == "calls.backend_share"
-    assert run.exit_code in (4, 5)
+    assert run.exit_code == 5 and run.view.state.reason.startswith("gateway lost: "), run.view.state.reason
+    assert "AgentTimeoutError" in run.view.state.reason
     assert run.view.history.rows == []
 
 

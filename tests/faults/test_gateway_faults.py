@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from gateway_faults import FaultyGateway, cut, lose, status, truncate
+from gateway_faults import FaultyGateway, lose, status, truncate
 from local_proxy import local_proxy
 from served_gateway import ServedGateway
 from test_resume_replayed import check_lineage
@@ -15,13 +15,7 @@ from console.journal import events as ev
 from console.outcomes.classes import SCORED
 
 ROUTES = ("asample", "retrieve_future", "forward_backward", "optim_step", "save_weights", "session_heartbeat")
-TROUBLES = (
-    status(500).only(2),
-    status(429, retry_after=0.2).only(2),
-    lose().only(1),
-    cut().only(2),
-    truncate().only(1),
-)
+TROUBLES = (status(500).only(1), lose().only(1), truncate().only(1))
 OPTIONS = ("config.save_every=1", "config.dataset_builder.epochs=9", "console.probe_interval=0.5")
 
 
