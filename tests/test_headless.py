@@ -17,8 +17,9 @@ sys.path.insert(0, str(Path(__file__).parent / "control"))
 
 from small_engine import SmallEngine
 
+from console.control.messages import last_word
 from console.control.runs import find_run
-from console.headless import follow_headless
+from console.headless import end_of, follow_headless
 from console.headless.output import Reporter, to_alarm_record, to_done_record, to_launch_record, to_step_record
 from console.headless.status import status_line, status_lines, status_record
 from console.journal import events as ev
@@ -415,3 +416,19 @@ def test_a_status_has_what_was_captured() -> None:
     assert (captured["refusals"], captured["temperatures"]) == ({"busy": 1}, [0.7, 1.0])
     assert captured["logprobs_tempered"] is True
     assert any("75 % of continuing calls bridged" in line for line in status_lines("live", view))
+
+
+@pytest.mark.parametrize(
+    ("told", "end"),
+    [
+        (last_word("failed", 7, "the disk: is full"), (7, "failed", "the disk: is full")),
+        (last_word("stopped", 4, "g1/t1: no room"), (4, "stopped", "g1/t1: no room")),
+        (last_word("finished", 0, ""), (0, "completed", "")),
+        ("too many connections", (7, "failed", "too many connections")),
+        ("", (7, "failed", "the engine died in step 3")),
+    ],
+)
+def test_an_end_that_the_journal_did_not_take_is_told_by_the_engine(told: str, end: tuple[int, str, str]) -> None:
+    view = RunView()
+    view.state.step = 3
+    assert end_of(view, told) == end

@@ -8,6 +8,7 @@ word of a command may do the wrong thing. A change of meaning raises `PROTOCOL`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
@@ -306,3 +307,19 @@ def event_batches(lines: Iterable[bytes]) -> Iterator[bytes]:
             batch, size = [], 0
     if batch:
         yield encode(Events(events=batch))
+
+
+# --- the engine's last word, when its journal takes nothing more ---------------------------------------------------
+
+_LAST_WORD = re.compile(r"the run (\w{1,20}), exit (\d{1,3})(?:: (.*))?", re.DOTALL)
+
+
+def last_word(status: str, exit_code: int, reason: str) -> str:
+    """How the run ended, for people and for `read_last_word`."""
+    return f"the run {status}, exit {exit_code}" + (f": {reason}" if reason else "")
+
+
+def read_last_word(text: str) -> tuple[str, int, str] | None:
+    """Status, exit code and reason of an end that the journal does not tell; None when the text says none."""
+    found = _LAST_WORD.fullmatch(text)
+    return None if found is None else (found[1], int(found[2]), found[3] or "")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.control.audit import AuditLog
 from console.control.dispatch import CommandDispatcher, CommandHandler
+from console.control.messages import last_word
 from console.control.past import PastLines
 from console.control.server import ControlServer
 from console.engine.clocks import RunClock
@@ -150,8 +151,7 @@ class Board:
             try:
                 self.emit(finished)
             except OSError:  # then viewers hear of it in this way
-                reason = f": {finished.reason}" if finished.reason else ""
-                self.server.last_word = f"the run {finished.status}, exit {finished.exit_code}{reason}"
+                self.server.last_word = last_word(finished.status, finished.exit_code, finished.reason)
         self._closed = True
         for what in (self._journal, self._audit):
             try:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from console.control.follow import LinkDown, LinkUp
+from console.control.messages import read_last_word
 from console.control.runs import RunInfo, run_items, socket_items
 from console.headless.output import OutputClosed, Reporter
 from console.headless.status import status_line
@@ -84,6 +85,9 @@ def run_headless(
 def end_of(view: RunView, told: str = "") -> tuple[int, str, str]:
     """Exit code, status and reason of a run whose stream is over. `told`: the engine's last word beside its journal."""
     state = view.state
+    if state.exit_code is None and (end := read_last_word(told)) is not None:
+        status, code, reason = end
+        return code, "completed" if status == "finished" else sanitize(status, 20), sanitize(reason, 400)
     if state.exit_code is None:
         where = f" in step {state.step}" if state.step is not None else ""
         return EXIT_FAILED, "failed", sanitize(told, 400) or f"the engine died{where}"
