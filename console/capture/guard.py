@@ -23,6 +23,8 @@ ENTRY_IDS = 64
 """What a remembered text takes up besides its ids, in ids."""
 NAMED_CHARS = 64
 """Longer texts are remembered by a digest."""
+_ENDINGS = "ZXJKVWY" + "ÞÐØ"
+"""Letters that few control strings have, and some that none has."""
 
 
 class ControlTokens:
@@ -31,6 +33,7 @@ class ControlTokens:
     Attributes:
         special: those flagged so, which no text from outside may contain; every: with the others, such as `<think>`,
             which a template gives a meaning; example: one that is special, "" when there is none.
+        letters: that occur in them.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -41,6 +44,7 @@ class ControlTokens:
         self.every = _pattern(strings)
         self.plain = _pattern([text for text in strings if not added[text]])
         self.example = next((text for text in strings if added[text]), "")
+        self.letters = frozenset("".join(strings))
 
 
 class Veil:
@@ -48,8 +52,10 @@ class Veil:
 
     def __init__(self, control: ControlTokens) -> None:
         self._control = control
-        # Its first letter occurs nowhere else in it, so that it cannot overlap itself.
-        self.mark = "Q" + secrets.token_hex(16)
+        # Its first letter occurs nowhere else in it, so that it cannot overlap itself. Its last one is in no control
+        # string: one that it breaks would else be whole again behind it, and be broken for ever.
+        last = next((letter for letter in _ENDINGS if letter not in control.letters), _ENDINGS[-1])
+        self.mark = "Q" + secrets.token_hex(16) + last
 
     def over(self, text: str, *, every: bool = False) -> str:
         """The text, safe to render; `every`: also the control strings that are not flagged special stay text.

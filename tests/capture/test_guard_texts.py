@@ -102,10 +102,11 @@ def test_a_string_that_overlaps_a_broken_one_is_broken_too() -> None:
             return list(backend.encode(text, add_special_tokens=False).ids)
 
     control = ControlTokens(Plain())
-    veil = Veil(control)
-    ids = GuardedTokenizer(Plain(), control, veil).encode(veil.over("<ab><c>"))
-    assert backend.decode(ids) == "<ab><c>"
-    assert max(ids) < 127
+    for _ in range(100):  # the mark is another one each time; one that ends with b must not make the string whole again
+        veil = Veil(control)
+        ids = GuardedTokenizer(Plain(), control, veil).encode(veil.over("<ab><c>"))
+        assert backend.decode(ids) == "<ab><c>"
+        assert max(ids) < 127
 
 
 def test_a_vocabulary_that_has_the_control_strings_itself_is_no_way_in() -> None:
