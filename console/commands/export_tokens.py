@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from console.errors import RecordingError, UsageError
+from console.records.capture_paths import place_of_file
 from console.records.captured_calls import CapturedTrialFile, trial_files
 from console.records.token_rows import (
     Chosen,
@@ -19,7 +20,6 @@ from console.records.token_rows import (
     TrialFacts,
     chosen_files,
     missing,
-    place_of,
     summary,
     token_rows,
     trained_of,
@@ -168,7 +168,7 @@ def _chosen(run_dir: Path, selection: Selection, facts: TrialFacts) -> list[Chos
     try:
         if files := chosen_files(run_dir, selection, facts):
             return files
-        known = [place for path in trial_files(run_dir) if (place := place_of(path.name)) is not None]
+        known = [place for path in trial_files(run_dir) if (place := place_of_file(path.name)) is not None]
     except OSError as error:
         raise RecordingError(f"{run_dir}/capture: cannot be read ({error.strerror})") from error
     if not known:

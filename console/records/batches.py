@@ -8,10 +8,8 @@ import msgspec
 
 from console.journal import events as ev
 from console.journal.reader import Journal
-from console.records.capture_paths import earlier_trial_files, trial_files
-
-TrialPlace = tuple[int, int, int]
-"""Step, group and trial, all from 0."""
+from console.records.capture_paths import earlier_trial_files, place_of_file, trial_files
+from console.records.try_key import TrialPlace, place_of
 
 CANCELLED_BY = "cancelled by "
 """How the reason of a group begins that an operator cancelled."""
@@ -130,22 +128,9 @@ def _before(journal: Journal, first_step: int) -> int:
 
 def _captured(run_dir: Path | str, first_step: int) -> list[tuple[TrialPlace, int]]:
     """The tries that there are files of: a power failure may have taken what the journal said of them."""
-    keys = [path.name for path in trial_files(run_dir)]
-    keys += [key for key, _, _ in earlier_trial_files(run_dir)]
-    found = [place for key in keys if (place := place_of(key)) is not None and place[0] >= first_step]
-    return [(place[:3], place[3]) for place in found]
-
-
-def place_of(name: str) -> tuple[int, int, int, int] | None:
-    """Step, group, trial and try of a key or of a file of captured calls; None when its name does not say."""
-    parts = name.split(".")[:4]
-    if [part[:1] for part in parts] != ["s", "g", "t", "y"]:
-        return None
-    numbers = [part[1:] for part in parts]
-    if not all(number.isascii() and number.isdigit() and len(number) < 10 for number in numbers):
-        return None
-    step, group, trial, try_ = map(int, numbers)
-    return step, group, trial, try_
+    places = [place_of_file(path.name) for path in trial_files(run_dir)]
+    places += [place_of(key) for key, _, _ in earlier_trial_files(run_dir)]
+    return [(place[:3], place[3]) for place in places if place is not None and place[0] >= first_step]
 
 
 class _Reader:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from console.records.capture_frames import PLAIN, SEALED, is_key, split_name, step_dir
 from console.records.capture_streams import identity
+from console.records.try_key import TryPlace, place_of
 
 _STEP = re.compile(r"step-(\d{6,9})")
 _EARLIER = re.compile(r"(.+)\.earlier-([1-9]\d{0,5})(?:\.zst)?")
-_KEY_STEP = re.compile(r"s(\d{1,9})\.")
 
 
 def step_of(directory: str) -> int | None:
@@ -29,13 +29,19 @@ def find_trial_file(run_dir: Path | str, key: str) -> Path | None:
     """The file of a try, sealed or not; None when nothing was captured of it. Raises OSError."""
     if not is_key(key):
         return None
-    named = _KEY_STEP.match(key)
-    steps = [step_dir(run_dir, int(named.group(1)))] if named is not None else []
+    place = place_of(key)
+    steps = [step_dir(run_dir, place[0])] if place is not None else []
     for directory in [*steps, *_step_dirs(run_dir)]:
         for suffix in (SEALED, PLAIN):
             if identity(directory / (key + suffix)) is not None:
                 return directory / (key + suffix)
     return None
+
+
+def place_of_file(name: str) -> TryPlace | None:
+    """Where in the run the try stands whose newest file has this name; None when the name does not say."""
+    named = split_name(name)
+    return place_of(named[0]) if named is not None else None
 
 
 def trial_files(run_dir: Path | str, step: int | None = None) -> list[Path]:

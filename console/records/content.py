@@ -19,6 +19,7 @@ from console.records.calls import RunCalls, is_textless, shortened, tokens_of, t
 from console.records.captured_calls import CapturedTrialFile
 from console.records.redact import redact
 from console.records.trial_files import StepEnds, TrialDirs, TryEnds, names_in, read_block
+from console.records.try_key import try_key
 
 ITEMS = 200
 ANSWER_BYTES = 256 << 10
@@ -181,7 +182,7 @@ class _Room:
 
 def _key(ask: Ask, try_: int | None = None) -> str:
     """The engine's name of the try, as the call log has it."""
-    return f"s{ask.step}.g{ask.group}.t{ask.trial}.y{ask.try_ if try_ is None else try_}"
+    return try_key((ask.step, ask.group, ask.trial, ask.try_ if try_ is None else try_))
 
 
 def _which_try(ask: Ask, keys: set[str], ends: TryEnds) -> Ask:

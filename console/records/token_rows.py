@@ -5,7 +5,6 @@ Rows are plain values, ready for JSON. They hold ids and numbers, and none of th
 
 from __future__ import annotations
 
-import re
 import sys
 from array import array
 from collections.abc import Iterator
@@ -15,16 +14,13 @@ import msgspec
 
 from console.errors import RecordingError
 from console.journal import events as ev
-from console.records.capture_frames import PLAIN, split_name
-from console.records.capture_paths import earlier_trial_files
+from console.records.capture_paths import earlier_trial_files, place_of_file
 from console.records.captured_calls import CapturedTrialFile, KeptCall, trial_files
 from console.records.run_dir import RunRecord
+from console.records.try_key import TrialPlace, TryPlace, place_of, try_key
 from console.state.lines import trial_name
 
 Row = dict[str, object]
-Place = tuple[int, int, int, int]
-"""Step, group, trial and try, all from 0."""
-_KEY = re.compile(r"s(\d{1,9})\.g(\d{1,9})\.t(\d{1,9})\.y(\d{1,9})")
 
 
 class Selection(msgspec.Struct, kw_only=True, frozen=True):
@@ -43,7 +39,7 @@ class Selection(msgspec.Struct, kw_only=True, frozen=True):
 class Chosen(msgspec.Struct, frozen=True):
     """A file that is wanted. `earlier`: 0, or the how manieth of the try's files that were set aside it is."""
 
-    place: Place
+    place: TryPlace
     path: Path
     earlier: int = 0
 
@@ -60,13 +56,13 @@ class TrialFacts(msgspec.Struct):
 
     run_id: str = ""
     tasks: dict[tuple[int, int], str] = {}
-    ends: dict[Place, ev.TrialFinished] = {}
-    counts: dict[tuple[int, int, int], int] = {}
-    called: set[Place] = set()
+    ends: dict[TryPlace, ev.TrialFinished] = {}
+    counts: dict[TrialPlace, int] = {}
+    called: set[TryPlace] = set()
     kept: dict[tuple[int, int], bool] = {}
     finished: set[int] = set()
 
-    def trained(self, place: Place, earlier: int = 0) -> bool | None:
+    def trained(self, place: TryPlace, earlier: int = 0) -> bool | None:
         """Whether a try trained: it was its trial's last, it was scored, its group was kept, its step ended.
 
         None: cannot be known, for the step has not ended, or the journal does not say. `earlier` as of `Chosen`.
@@ -108,8 +104,8 @@ def trial_facts(record: RunRecord) -> TrialFacts:
     """What the journal knows. Raises RecordingError."""
     facts = TrialFacts()
     engine = 0
-    ran: dict[tuple[int, int, int], tuple[int, int]] = {}
-    ended: dict[Place, int] = {}
+    ran: dict[TrialPlace, tuple[int, int]] = {}
+    ended: dict[TryPlace, int] = {}
     for event in record.journal.events(0, record.journal.last_seq):
         match event:
             case ev.RunStarted():
@@ -138,38 +134,28 @@ def trial_facts(record: RunRecord) -> TrialFacts:
     return facts
 
 
-def place_of(name: str) -> Place | None:
-    """Where in the run a file's try stands; None when its name does not say."""
-    named = split_name(name)
-    found = _KEY.fullmatch(named[0]) if named is not None else None
-    if found is None:
-        return None
-    step, group, trial, try_ = map(int, found.groups())
-    return step, group, trial, try_
-
-
 def chosen_files(run_dir: Path, wanted: Selection, facts: TrialFacts) -> list[Chosen]:
     """The files that are wanted, in order of step, group, trial and try, earlier ones first. Raises OSError."""
     found = {
         place: path
         for path in trial_files(run_dir, wanted.step)
-        if (place := place_of(path.name)) is not None and _is_wanted(wanted, place)
+        if (place := place_of_file(path.name)) is not None and _is_wanted(wanted, place)
     }
     if not wanted.all_tries:
-        last: dict[tuple[int, int, int], int] = {}
+        last: dict[TrialPlace, int] = {}
         for step, group, trial, try_ in sorted(found):
             last[step, group, trial] = try_
         last |= {trial: try_ for trial, try_ in facts.counts.items() if (*trial, try_) in found}
         found = {place: path for place, path in found.items() if last[place[:3]] == place[3]}
     files = [Chosen(place, path) for place, path in found.items()]
     for key, number, path in earlier_trial_files(run_dir, wanted.step) if wanted.all_tries else ():
-        place = place_of(key + PLAIN)
+        place = place_of(key)
         if place is not None and _is_wanted(wanted, place):
             files.append(Chosen(place, path, number))
     return sorted(files, key=lambda file: (file.place, file.earlier or sys.maxsize))
 
 
-def _is_wanted(wanted: Selection, place: Place) -> bool:
+def _is_wanted(wanted: Selection, place: TryPlace) -> bool:
     asked = (wanted.step, wanted.group, wanted.trial)
     return all(one in (None, is_) for one, is_ in zip(asked, place, strict=False))
 
@@ -178,10 +164,9 @@ def missing(wanted: Selection, facts: TrialFacts, files: list[Chosen]) -> list[s
     """Names of the files that are wanted, that the journal knows of, and that are not there."""
     there = {file.place for file in files if not file.earlier}
     return [
-        f"s{step}.g{group}.t{trial}.y{try_}"
-        for step, group, trial, try_ in sorted(facts.called - there)
-        if _is_wanted(wanted, (step, group, trial, try_))
-        and (wanted.all_tries or facts.counts[step, group, trial] == try_)
+        try_key(place)
+        for place in sorted(facts.called - there)
+        if _is_wanted(wanted, place) and (wanted.all_tries or facts.counts[place[:3]] == place[3])
     ]
 
 

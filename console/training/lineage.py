@@ -28,15 +28,6 @@ RECIPE = (
 )
 """Options that decide what a batch makes of the weights."""
 
-TrialPlace = tuple[int, int, int, int]
-"""Step, group, trial and try, all from 0."""
-
-
-def trial_key(place: TrialPlace) -> str:
-    """The engine's name of a try. No two tries of a run have the same, whichever engine ran them."""
-    step, group, trial, try_ = place
-    return f"s{step}.g{group}.t{trial}.y{try_}"
-
 
 def beginning(values: Mapping[str, object]) -> str:
     """The policy that a run begins with; `values`: of `BEGINNING`."""

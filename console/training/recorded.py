@@ -14,7 +14,7 @@ from console.outcomes.classes import SCORED, CallEvidence, OutcomeClass, Verdict
 from console.records.capture_paths import find_trial_file
 from console.records.captured_calls import CapturedTrialFile
 from console.records.token_check import check_tokens
-from console.training.lineage import trial_key
+from console.records.try_key import try_key
 
 
 class RecordedTrial(msgspec.Struct, kw_only=True, frozen=True):
@@ -147,7 +147,7 @@ def cancelled_trial(end: ev.TrialFinished) -> RecordedTrial | None:
 
 
 def _key(end: ev.TrialFinished) -> str:
-    return trial_key((end.step, end.group, end.trial, end.try_))
+    return try_key((end.step, end.group, end.trial, end.try_))
 
 
 def _file(path: Path) -> CapturedTrialFile:

@@ -19,6 +19,7 @@ from console.journal import events as ev
 from console.outcomes.classes import SCORED
 from console.records.batches import Batches, Opening, read_batches
 from console.records.cookbook import WEIGHTS
+from console.records.try_key import TrialPlace, try_key
 from console.training import lineage
 from console.training.recorded import (
     RecordedBatch,
@@ -49,7 +50,7 @@ class ResumePlan(msgspec.Struct, kw_only=True):
     checkpoint: str = ""
     policy_version: int | None = None
     batches: dict[int, RecordedBatch] = {}
-    tries: dict[tuple[int, int, int], int] = {}
+    tries: dict[TrialPlace, int] = {}
     why_not: str = ""
     missing: list[ev.StepFinished] = []
 
@@ -195,7 +196,7 @@ def _other_weights(found: ResumePlan, opened: list[Opening]) -> str:
 
 def _trained(opening: Opening) -> list[str]:
     return [
-        lineage.trial_key((end.step, end.group, end.trial, end.try_))
+        try_key((end.step, end.group, end.trial, end.try_))
         for group in opening.groups.values()
         if group.ended is not None and group.ended.kept
         for end in group.ends.values()

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from console.journal import events as ev
 from console.records.cookbook import FINAL
+from console.records.try_key import try_key
 from console.training import lineage
 from console.training.checkpoints import SaveRequests
 from console.training.dataset import HarborGroup
@@ -145,7 +146,7 @@ class Runtime:
         if self._plan is None:
             return
         keys = [
-            lineage.trial_key((self.step, group.group, trial.trial, trial.try_))
+            try_key((self.step, group.group, trial.trial, trial.try_))
             for group in self.groups
             if group.kept
             for trial in group.trials

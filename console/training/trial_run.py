@@ -20,6 +20,7 @@ from console.errors import QuarterdeckError
 from console.journal import events as ev
 from console.journal.layout import JournalWriteError
 from console.outcomes.classes import OutcomeClass, Verdict
+from console.records.try_key import try_key
 from console.training.recorded import RecordedTrial
 from console.training.slots import Slots
 from console.training.trial_context import EVIDENCE_TEXT, PolicyStopError, TrialBrokenError, TrialContext
@@ -276,7 +277,7 @@ class TrialRun:
         return self._finished(self._context.classify(evidence), report, captured)
 
     async def _execute(self) -> tuple[TrialReport, CapturedTrial]:
-        key = f"s{self.step}.g{self.group}.t{self.trial}.y{self.try_}"
+        key = try_key((self.step, self.group, self.trial, self.try_))
         totals = self._context.totals
         route = await self._context.capture.open_route(
             key, self._sampler, self._on_call, policy_version=self._policy_version

@@ -15,11 +15,12 @@ from whole_runs import processes_of
 from console.journal import events as ev
 from console.journal.reader import Journal
 from console.outcomes.classes import SCORED
-from console.records.batches import Opening, place_of, read_batches
-from console.records.captured_calls import CapturedTrialFile, find_trial_file
+from console.records.batches import Opening, read_batches
+from console.records.captured_calls import CapturedTrialFile, find_trial_file, trial_files
 from console.records.cookbook import last_checkpoint
 from console.records.run_dir import RunRecord
 from console.records.sandbox_ledger import LedgerView
+from console.records.try_key import try_key
 from console.state.reduce import fold
 from console.training import lineage
 from console.training.embedded_store import find_checkpoint
@@ -148,7 +149,7 @@ def _check_lineage(run_dir: Path, rows: list[ev.StepFinished], substeps: int, re
         for end in ends_of(opening):
             if not opening.groups[end.group].ended or not opening.groups[end.group].ended.kept:
                 continue
-            key = lineage.trial_key((row.step, end.group, end.trial, end.try_))
+            key = try_key((row.step, end.group, end.trial, end.try_))
             report.check(key not in seen, f"{key} is trained twice")
             seen.add(key)
             known = recorded_trial(run_dir, end, version, counted=False)
@@ -160,8 +161,7 @@ def _check_lineage(run_dir: Path, rows: list[ev.StepFinished], substeps: int, re
         version += substeps if sampled else 0
         report.check(row.policy_version == version, f"{named} made version {row.policy_version}, not {version}")
         weights = row.weights
-    files = [place for name in (run_dir / "capture").rglob("*") if (place := place_of(name.name))]
-    report.check(len(files) >= len(seen), "captured calls are missing")
+    report.check(len(trial_files(run_dir)) >= len(seen), "captured calls are missing")
 
 
 def _given(run_dir: Path) -> int:
@@ -171,7 +171,7 @@ def _given(run_dir: Path) -> int:
         for end in ends_of(opening) if opening.trained is not None else ():
             group = opening.groups[end.group]
             if group.ended is not None and group.ended.kept:
-                key = lineage.trial_key((end.step, end.group, end.trial, end.try_))
+                key = try_key((end.step, end.group, end.trial, end.try_))
                 tokens[key] = tokens_of(run_dir, key)
     return sum(tokens.values())
 

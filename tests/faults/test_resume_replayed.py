@@ -22,7 +22,7 @@ from console.records.batches import read_batches
 from console.records.captured_calls import CapturedTrialFile, find_trial_file
 from console.records.run_dir import RunRecord
 from console.records.token_check import check_tokens
-from console.training import lineage
+from console.records.try_key import try_key
 
 STEPS = 3
 OPTIONS = (
@@ -115,7 +115,7 @@ def check_lineage(run: Run) -> None:
         for group in opening.groups.values():
             assert group.ended is not None and group.ended.kept
             for end in group.ends.values():
-                path = find_trial_file(run.run_dir, lineage.trial_key((step, end.group, end.trial, end.try_)))
+                path = find_trial_file(run.run_dir, try_key((step, end.group, end.trial, end.try_)))
                 file = CapturedTrialFile(path)
                 assert file.refresh() and file.sealed is not None and check_tokens(file) == []
                 assert file.opened.policy_version == opening.policy_version

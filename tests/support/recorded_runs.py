@@ -12,6 +12,7 @@ from capture_files import CallsFile
 from console.capture.sealing import seal_file
 from console.journal import events as ev
 from console.journal.writer import JournalWriter
+from console.records.try_key import TryPlace, try_key
 from console.training import lineage
 from console.training.replay import ResumePlan, plan
 
@@ -71,7 +72,7 @@ class RecordedRun:
         for trial, outcome in trials.items():
             place = (step, group, trial, tries.get(trial, 0))
             if isinstance(outcome, float) or outcome == UNSEALED:
-                keys.append(lineage.trial_key(place))
+                keys.append(try_key(place))
             self.trial(place, outcome, reused=trial in reused)
         if ended:
             rewards = [one for one in trials.values() if isinstance(one, float)]
@@ -80,7 +81,7 @@ class RecordedRun:
             return keys if kept else []
         return []
 
-    def trial(self, place: lineage.TrialPlace, outcome: Outcome, reused: bool = False) -> None:
+    def trial(self, place: TryPlace, outcome: Outcome, reused: bool = False) -> None:
         """A trial as far as it came."""
         step, group, trial, try_ = place
         where: dict[str, Any] = {"step": step, "group": group, "trial": trial, "try_": try_}
@@ -104,9 +105,9 @@ class RecordedRun:
             )
         )
 
-    def capture(self, place: lineage.TrialPlace, sealed: bool = True) -> Path:
+    def capture(self, place: TryPlace, sealed: bool = True) -> Path:
         """The file of its captured calls: one call of two tokens that no other try has."""
-        key = lineage.trial_key(place)
+        key = try_key(place)
         file = CallsFile(self.run_dir, key, policy_version=self.version)
         unlike = [1 + place[0], 1 + place[1] * 100 + place[2]]
         node = file.call([("user", key)], "x", tokens=unlike, logprobs=[-0.5, -0.25 - place[3]])
