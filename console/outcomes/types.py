@@ -109,7 +109,7 @@ TYPE_RULES: dict[str, TypeRule] = _table(
         "ClientOSError ClientPayloadError ClientResponseError ServerDisconnectedError ServerTimeoutError SSLError "
         "gaierror",
     ),
-    (_INFRA, "runner", "type.runner", f"RunnerLostError MemoryError {CANCELLED}"),
+    (_INFRA, "runner", "type.runner", f"RunnerLostError RunnerShortageError MemoryError {CANCELLED}"),
     (_INFRA, "runner", "type.trial_files", "TrialFilesError"),
     (_BAD, "missing", "type.reward_missing", "RewardFileNotFoundError RewardFileEmptyError"),
     (_BAD, "verifier_fault", "type.verifier", "VerifierTimeoutError RegradeError"),

@@ -70,6 +70,8 @@ class TrialReport(msgspec.Struct, tag="report", frozen=True, kw_only=True):
         agent: what the agent itself reports: `turns`, `input_tokens`, `output_tokens`, and anything in its metadata.
         agent_timeout: the agent time limit that applied, in seconds, None for none.
         sandbox_left: names of sandboxes whose removal failed; empty when all is clean.
+        shortage: what the runner has none left of ("memory", "threads", "file descriptors"), "" when it can go on. An
+            exception of a trial that ended in such a runner arrives as `RunnerShortageError`.
     """
 
     key: str
@@ -84,6 +86,7 @@ class TrialReport(msgspec.Struct, tag="report", frozen=True, kw_only=True):
     agent: dict[str, Any] = {}
     agent_timeout: float | None = None
     sandbox_left: list[str] = []
+    shortage: str = ""
 
 
 class RunnerLog(msgspec.Struct, tag="log", frozen=True, kw_only=True):

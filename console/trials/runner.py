@@ -1,4 +1,4 @@
-"""The process that runs Harbor trials: `python -m console.trials.runner --fd N`, started by `console.trials.pool`.
+"""The process that runs Harbor trials: `python -m console.trials.runner --fd N`, which `runner_process` starts.
 
 It takes trials on a socket, drives each through Harbor's Trial API, and reports. When the socket closes, whoever
 started it is gone: it cancels everything, takes the sandboxes down and exits.
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from console.memory_order import RUNNER, yield_memory
-from console.trials.pool import LINE_LIMIT
+from console.outcomes.types import CANCELLED, SCOREABLE
 from console.trials.protocol import (
     CancelTrial,
     FromRunner,
@@ -32,6 +32,8 @@ from console.trials.protocol import (
     ToRunner,
     TrialReport,
 )
+from console.trials.runner_process import LINE_LIMIT
+from console.trials.shortage import shortage
 
 if TYPE_CHECKING:
     from console.trials.custody import Custodian
@@ -95,7 +97,19 @@ class Runner:
             report = TrialReport(
                 key=spec.key, exception_type=type(error).__name__, exception_message=f"in the runner: {error}"[:2000]
             )
-        self.send(report)
+        self.send(_with_shortage(report))
+
+
+def _with_shortage(report: TrialReport) -> TrialReport:
+    """Says whether this process can go on; when it cannot, that is what the trial failed of, whatever it names."""
+    lacks = shortage()
+    if not lacks:
+        return report
+    kind, message = report.exception_type, report.exception_message
+    if kind is not None and kind != CANCELLED and kind not in SCOREABLE:
+        message = f"the runner has no {lacks} left ({kind}: {message})"[:2000]
+        kind = "RunnerShortageError"
+    return msgspec.structs.replace(report, exception_type=kind, exception_message=message, shortage=lacks)
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

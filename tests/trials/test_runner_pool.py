@@ -20,8 +20,10 @@ import pytest_asyncio
 from console.outcomes.classes import OutcomeClass, TrialEvidence
 from console.outcomes.rules import classify
 from console.trials.bwrap_policy import error_policy
-from console.trials.pool import RunnerPool, RunnerStartError
+from console.trials.pool import RunnerPool
 from console.trials.protocol import StartTrial
+from console.trials.runner_process import RunnerStartError
+from console.trials.shortage import shortage
 
 HANG = "touch /app/up; sleep 1000"
 
@@ -31,12 +33,15 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 AGENTS = """
 import asyncio
+import resource
+from pathlib import Path
+
 from harbor.agents.base import BaseAgent
 
 class Scripted(BaseAgent):
-    def __init__(self, *args, script="true", error=None, stubborn=False, **kwargs):
+    def __init__(self, *args, script="true", error=None, stubborn=False, starve=None, **kwargs):
         super().__init__(*args, **kwargs)
-        self.script, self.error, self.stubborn = script, error, stubborn
+        self.script, self.error, self.stubborn, self.starve = script, error, stubborn, starve
 
     @staticmethod
     def name():
@@ -57,6 +62,11 @@ class Scripted(BaseAgent):
             if self.stubborn:
                 await environment.exec(self.script)
             raise
+        if self.starve == "memory":
+            taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (taken, taken))
+        if self.starve == "file descriptors":
+            resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
         if self.error == "OSError":
             raise OSError(28, "No space left on device")
         if self.error:
@@ -277,6 +287,46 @@ async def test_the_death_of_the_runner_is_a_report_and_the_next_trial_runs(
     assert not list(Path(pool._root_dir).glob("*"))
     assert (await pool.run(spec(quick), ignore)).rewards == {"reward": 1.0}
     assert pool.pid not in (None, first)
+
+
+@pytest.mark.parametrize("lacks", ["memory", "file descriptors"])
+async def test_a_runner_that_lacks_what_a_trial_needs_gets_no_more_of_them(
+    pool, spec, make_task, unique, wait_until, processes_naming, lacks
+):
+    """Every trial in it would fail at once, so it would be the one with the fewest trials, and be handed the next."""
+    first = pool.pid
+    phases: list[str] = []
+    other = asyncio.create_task(pool.run(spec(make_task("other", HANG)), lambda p: phases.append(p.phase)))
+    await wait_until(lambda: "agent" in phases)
+    report = await pool.run(spec(make_task("eater"), scripted(starve=lacks, error="Odd")), ignore)
+    assert (report.shortage, report.exception_type) == (lacks, "RunnerShortageError")
+    assert f"no {lacks} left (Odd: said" in report.exception_message
+    evidence = TrialEvidence(exception_type=report.exception_type, exception_message=report.exception_message)
+    assert classify(evidence).cause == "runner"
+    assert (await pool.run(spec(make_task("after")), ignore)).rewards == {"reward": 1.0}
+    assert pool.pid not in (None, first)
+    assert psutil.pid_exists(first) and not other.done()  # what it has may end in it
+    other.cancel()
+    await asyncio.wait({other})
+    await wait_until(lambda: not psutil.pid_exists(first))
+    assert not processes_naming(unique)
+
+
+@pytest.mark.parametrize(
+    ("place", "error", "lacks"),
+    [
+        ("threading.Thread.start", RuntimeError, "threads"),
+        ("os.open", OSError, "file descriptors"),
+        ("mmap.mmap", OSError, "memory"),
+    ],
+)
+async def test_a_shortage_is_named(monkeypatch, place, error, lacks):
+    def refuse(*_args):
+        raise error("none left")
+
+    assert shortage() == ""
+    monkeypatch.setattr(place, refuse)
+    assert shortage() == lacks
 
 
 async def test_without_memory_a_sandbox_goes_before_its_runner_and_that_before_the_engine(
