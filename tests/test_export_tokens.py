@@ -230,6 +230,10 @@ def test_files_that_are_gone_are_told_of_and_cost_their_own_rows_only(run: Path,
     code, _, err = export(run, "--tokens", "--step", "1")
     assert code == 10 and "gone: s1.g0.t1.y0\n" in err
     assert export(run, "--tokens", "--group", "g1", "--trial", "t1")[0] == 0
+    with JournalWriter(run / "journal", snapshot=lambda: (b"{}", 0)) as journal:
+        journal.append(ev.TrialTurn(step=1, group=0, trial=1, try_=1, turn=1))
+    assert "gone: s1.g0.t1.y1\n" in export(run, "--tokens", "--step", "1")[2], "a try that was replaced is not wanted"
+    assert "gone: s1.g0.t1.y0, s1.g0.t1.y1\n" in export(run, "--tokens", "--step", "1", "--all-tries")[2]
 
 
 def whether_trained(rows: list[dict[str, Any]]) -> list[tuple[object, ...]]:

@@ -350,7 +350,9 @@ def test_files_take_numbers_that_the_journal_lost(run):
     run.begin(0)
     run.group(0, 0, {0: RUNNING}, size=2, ended=False)
     run.capture((0, 0, 0, 4), sealed=False)
-    assert run.plan().group(0, 0, run.weights).tries == {0: 5}
+    aside = run.capture((0, 0, 1, 2), sealed=False)
+    aside.rename(aside.with_name(f"{aside.name}.earlier-1"))
+    assert run.plan().group(0, 0, run.weights).tries == {0: 5, 1: 3}
 
 
 def test_reading_from_a_step_on_finds_the_same_as_reading_all(run):
