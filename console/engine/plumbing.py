@@ -28,8 +28,14 @@ ONE_CLOCK = 1.0
 log = logging.getLogger(__name__)
 
 
-def capture_stats(totals: Totals, figures: CaptureFigures, before: CaptureState) -> ev.CaptureStats:
-    """The captured totals as an event. `before`: what engines before this one had reported."""
+def capture_stats(totals: Totals, before: CaptureState, figures: CaptureFigures | None = None) -> ev.CaptureStats:
+    """The captured totals as an event.
+
+    Args:
+        totals: of the run, over all its engines; before: what engines before this one had reported.
+        figures: of this engine's gateway, None as long as there is none. What was lost is each engine's own alarm.
+    """
+    figures = CaptureFigures() if figures is None else figures
     low, high = (
         [t for t in pair if t is not None]
         for pair in (
@@ -52,23 +58,6 @@ def capture_stats(totals: Totals, figures: CaptureFigures, before: CaptureState)
         excluded=dict(totals.excluded),
         temperature_low=min(low, default=None),
         temperature_high=max(high, default=None),
-    )
-
-
-def carried_stats(before: CaptureState) -> ev.CaptureStats:
-    """What an engine begins with: the totals of those before it. What they lost is their own alarm."""
-    return ev.CaptureStats(
-        calls=before.calls,
-        failed=before.failed,
-        prompt_tokens=before.prompt_tokens,
-        sampled_tokens=before.sampled_tokens,
-        trained_tokens=before.trained_tokens,
-        bridged=before.bridged,
-        unbridged=dict(before.unbridged),
-        refusals=dict(before.refusals),
-        excluded=dict(before.excluded),
-        temperature_low=before.temperature_low,
-        temperature_high=before.temperature_high,
     )
 
 

@@ -21,7 +21,7 @@ from console.engine.cause import COMPLETED, STOPPED, Cause, CauseKeeper, cause_a
 from console.engine.commands import EngineCommands
 from console.engine.ending import Ending
 from console.engine.notify import Notifier
-from console.engine.plumbing import carried_stats
+from console.engine.plumbing import capture_stats
 from console.engine.steering import Steering
 from console.engine.tasks import settle, spawn
 from console.engine.versions import installed
@@ -194,7 +194,7 @@ class Engine:
                 self.run_dir,
                 Manifest(run_id=self.run_id, name=self._name, created=time.time(), versions=versions, config=config),
             )
-            carried = carried_stats(self.board.view.state.capture)
+            carried = capture_stats(self._totals, self.board.view.state.capture)
             self.board.emit(self._started(versions, config))
             begun = True
             if carried != ev.CaptureStats():

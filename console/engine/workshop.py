@@ -149,7 +149,7 @@ class Workshop:
 
     def stats(self) -> ev.CaptureStats:
         """The captured totals of the run so far."""
-        return capture_stats(self._totals, self.figures, self._captured_before)
+        return capture_stats(self._totals, self._captured_before, self.figures)
 
     def watch(self) -> None:
         """Start health probes, totals, and the watch over the embedded gateway."""
