@@ -15,8 +15,8 @@ CANCELLED_BY = "cancelled by "
 """How the reason of a group begins that an operator cancelled."""
 
 
-class RecordedGroup(msgspec.Struct, kw_only=True):
-    """A group of one opening.
+class OpenedGroup(msgspec.Struct, kw_only=True):
+    """A group as one engine had it.
 
     Attributes:
         task: name of its directory; size: trials; ends: by trial, the end of its last try.
@@ -51,7 +51,7 @@ class Opening(msgspec.Struct, kw_only=True):
     weights: str
     policy_version: int
     started: float
-    groups: dict[int, RecordedGroup] = {}
+    groups: dict[int, OpenedGroup] = {}
     trained: float | None = None
     counted: bool = False
     finished: ev.StepFinished | None = None
@@ -155,7 +155,7 @@ class _Reader:
             case ev.StepFinished():
                 self._step_finished(event)
             case ev.GroupStarted() if self._is_open(event.step):
-                self._groups[event.group] = RecordedGroup(task=event.task, size=event.size)
+                self._groups[event.group] = OpenedGroup(task=event.task, size=event.size)
             case ev.GroupFinished() if self._is_open(event.step) and event.group in self._groups:
                 self._group_finished(self._groups[event.group], event)
             case ev.TrialPhase() | ev.TrialHeld() | ev.TrialRetried() if event.step >= self._first:
@@ -172,7 +172,7 @@ class _Reader:
                 self._command(event)
 
     @property
-    def _groups(self) -> dict[int, RecordedGroup]:
+    def _groups(self) -> dict[int, OpenedGroup]:
         assert self._open is not None
         return self._open.groups
 
@@ -198,7 +198,7 @@ class _Reader:
         elif self._open is not None and self._open.step == event.step:
             self._open.finished, self._open = event, None
 
-    def _group_finished(self, group: RecordedGroup, event: ev.GroupFinished) -> None:
+    def _group_finished(self, group: OpenedGroup, event: ev.GroupFinished) -> None:
         group.ended = event
         if _says_cancelled(event):
             group.cancelled_by = event.reason.removeprefix(CANCELLED_BY)
