@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from console.errors import RecordingError
 from console.journal.events import CheckpointSaved, StepFinished
 from console.journal.reader import Journal
+from console.records.cookbook import checkpoint_rows
 from console.records.manifest import read_manifest
 
 
@@ -68,32 +67,6 @@ def list_checkpoints(run_dir: Path) -> list[Checkpoint]:
             )
         )
     return found
-
-
-def checkpoint_rows(run_dir: Path) -> list[dict[str, Any]]:
-    """The rows of checkpoints.jsonl that a resume can take: with a `state_path` and a `batch`.
-
-    Lines that are not JSON objects are passed over, as after a crash; there may be no such file.
-
-    Raises:
-        RecordingError: it cannot be read.
-    """
-    path = run_dir / "checkpoints.jsonl"
-    try:
-        lines = path.read_text(errors="replace").splitlines()
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise RecordingError(f"{path}: cannot be read ({error.strerror})") from None
-    rows = []
-    for line in lines:
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(row, dict) and isinstance(row.get("state_path"), str) and type(row.get("batch")) is int:
-            rows.append(row)
-    return rows
 
 
 def _from_journal(run_dir: Path) -> tuple[dict[str, CheckpointSaved], dict[int, int]]:

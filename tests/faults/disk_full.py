@@ -269,7 +269,7 @@ def corruption(run_dir: Path) -> Iterator[str]:
     from console.gateway.embedded.checkpoints import Checkpoints
     from console.records.capture_paths import trial_files
     from console.records.captured_calls import CapturedTrialFile
-    from console.records.checkpoint_list import checkpoint_rows
+    from console.records.cookbook import checkpoint_rows
     from console.records.token_check import check_tokens
     from console.state.reduce import fold
     from console.training.embedded_store import find_checkpoint
