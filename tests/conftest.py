@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +27,14 @@ os.environ.update(
     TQDM_DISABLE="1",
     TINKER_API_KEY=GATEWAY_KEY,
 )
+
+if sys.dont_write_bytecode and os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    # Engines and gateways would each compile all of torch anew, which takes more than half of their start. The
+    # environment wants nothing written beside the sources, so what is compiled lies elsewhere, for this session.
+    # Workers and children inherit it.
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = tempfile.mkdtemp(prefix="quarterdeck-pycache-")
+    sys.dont_write_bytecode = False
+    atexit.register(shutil.rmtree, sys.pycache_prefix, ignore_errors=True)
 
 
 @pytest.fixture(scope="session", autouse=True)
