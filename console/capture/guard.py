@@ -182,7 +182,7 @@ class _EncodeCache:
 
 def backend_of(tokenizer: Any) -> Any:
     """The `tokenizers.Tokenizer` in a tokenizer, None when it has none."""
-    from tokenizers import Tokenizer  # type: ignore[import-untyped]
+    from tokenizers import Tokenizer
 
     for name in ("backend_tokenizer", "_tokenizer"):
         backend = getattr(tokenizer, name, None)

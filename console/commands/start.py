@@ -228,10 +228,12 @@ def _abandon(starting: Launch) -> NoReturn:
 
 def _run_id(run_dir: Path) -> str:
     """The id of the run that the directory holds, or a new one: a run that goes on keeps its name."""
-    for kept in (lambda: read_manifest(run_dir).run_id, lambda: RunRecord(run_dir).view_at_end().state.run_id):
-        with suppress(RecordingError):
-            if run_id := kept():
-                return run_id
+    with suppress(RecordingError):
+        if run_id := read_manifest(run_dir).run_id:
+            return run_id
+    with suppress(RecordingError):
+        if run_id := RunRecord(run_dir).view_at_end().state.run_id:
+            return run_id
     return new_run_id()
 
 

@@ -153,7 +153,7 @@ class Engine:
         reason = f"the run directory {self.run_dir} was moved or removed while the run went on"
         return Cause(status="failed", exit_code=7, reason=one_line(reason))
 
-    def _cause_of(self, error: Exception) -> Cause:
+    def _cause_of(self, error: BaseException) -> Cause:
         """What an error stands for. When the run directory is gone, all else that fails follows from it."""
         if self.board.moved:
             return self._moved()

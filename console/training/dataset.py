@@ -6,10 +6,18 @@ import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import chz
-from tinker_cookbook.rl.types import Env, EnvGroupBuilder, Metrics, RLDataset, RLDatasetBuilder, Trajectory
+from tinker_cookbook.rl.types import (
+    Env,
+    EnvGroupBuilder,
+    Metrics,
+    RLDataset,
+    RLDatasetBuilder,
+    StepResult,
+    Trajectory,
+)
 
 from console.errors import UsageError
 from console.outcomes.classes import OutcomeClass
@@ -27,10 +35,10 @@ class TrialEnv(Env):
         self.reward = 0.0
         self.outcome = OutcomeClass.COMPLETED
 
-    async def initial_observation(self) -> tuple:  # pragma: no cover - the strategy never asks
+    async def initial_observation(self) -> Any:  # pragma: no cover - the strategy never asks
         raise RuntimeError("a Harbor trial has no step-wise observation")
 
-    async def step(self, action: object, *, extra: object = None) -> object:  # pragma: no cover
+    async def step(self, action: object, *, extra: object = None) -> StepResult:  # pragma: no cover
         raise RuntimeError("a Harbor trial is not driven step by step")
 
 

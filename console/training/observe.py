@@ -18,6 +18,7 @@ from typing import Any
 
 from tinker_cookbook import checkpoint_utils
 from tinker_cookbook.rl import train
+from tinker_cookbook.rl.data_processing import compute_advantages
 from tinker_cookbook.utils import ml_log
 
 from console.errors import QuarterdeckError
@@ -76,7 +77,7 @@ _ORIGINALS: dict[tuple[Any, str], Any] = {
     (checkpoint_utils, "CheckpointManager"): checkpoint_utils.CheckpointManager,
     (train, "print_group"): train.print_group,
     (train, "train_step"): train.train_step,
-    (train, "compute_advantages"): train.compute_advantages,
+    (train, "compute_advantages"): compute_advantages,
 }
 
 
@@ -118,7 +119,7 @@ def _setup_logging(runtime: Runtime, original: Any) -> Any:
 
 
 def _manager_class(runtime: Runtime, original: Any) -> Any:
-    class ReportingManager(original):  # type: ignore[misc, valid-type]
+    class ReportingManager(original):  # type: ignore[misc]
         """Reports every save. `step` counts the steps that are in the checkpoint, and is where a resume goes on."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -106,8 +106,8 @@ class ToyShell:
                     return 2, f"ls: cannot access '{name}': No such file or directory"
                 return 0, "" if self.files[name] is None else name
             case "cat", [name]:
-                text = self.files.get(name)
-                return (1, f"cat: {name}: No such file or directory") if text is None else (0, text.strip())
+                kept = self.files.get(name)
+                return (1, f"cat: {name}: No such file or directory") if kept is None else (0, kept.strip())
             case "rm", [name]:
                 if self.files.pop(name, "gone") == "gone":
                     return 1, f"rm: cannot remove '{name}': No such file or directory"
@@ -227,7 +227,7 @@ def pretrain(out: Path, steps: int = STEPS, seed: int = SEED) -> None:
     tokenizer = train_tokenizer(rng)
     end_of_message = tokenizer.token_to_id("<|im_end|>")
     config = model_config(math.ceil(tokenizer.get_vocab_size() / 16) * 16, end_of_message)
-    model = Qwen3ForCausalLM(Qwen3Config(**config))
+    model = Qwen3ForCausalLM(Qwen3Config(**config))  # type: ignore[no-untyped-call]
     hidden = [p for name, p in model.named_parameters() if p.dim() == 2 and "embed" not in name]
     others = [p for name, p in model.named_parameters() if p.dim() != 2 or "embed" in name]
     # Muon needs about half of AdamW's steps here.
@@ -241,7 +241,7 @@ def pretrain(out: Path, steps: int = STEPS, seed: int = SEED) -> None:
         logits = model(input_ids=ids[:, :-1], use_cache=False).logits
         losses = F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
         loss = (losses * weights[:, 1:].flatten()).sum() / weights[:, 1:].sum()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer, peak in optimizers:
             for group in optimizer.param_groups:

@@ -18,7 +18,8 @@ import chz
 import msgspec
 from chz.util import MISSING_TYPE as _MISSING
 
-from console.training.options import ConsoleOptions, HarborOptions
+from console.training.harbor_options import HarborOptions
+from console.training.options import ConsoleOptions
 from console.training.schema import SCHEMA_FILE, Option, Schema
 
 RECIPE_NAME = "quarterdeck_harbor_rl"

@@ -37,7 +37,8 @@ def register_local_tokenizer(model_name: str, model_dir: Path) -> None:
 
     from console.training.tokenizer import tokenizer_factory
 
-    register_tokenizer(model_name, tokenizer_factory(model_dir))
+    # The cookbook asks of a tokenizer what `LightTokenizer` has, and names the type of transformers.
+    register_tokenizer(model_name, tokenizer_factory(model_dir))  # type: ignore[arg-type]
 
 
 def name_of_renderer(model_name: str, given: str | None) -> str:
@@ -92,7 +93,8 @@ def repair_records(run_dir: Path) -> None:
             data = path.read_bytes()
         except FileNotFoundError:
             continue
-        good, bad = [], []
+        good: list[bytes] = []
+        bad: list[bytes] = []
         for line in data.splitlines(keepends=True):
             (good if line.endswith(b"\n") and _is_json(line) else bad).append(line)
         if bad:

@@ -36,15 +36,18 @@ class LightTokenizer:
 
     def decode(self, ids: int | list[int], skip_special_tokens: bool = False, **_: Any) -> str:
         """The text of one id or of many."""
-        return self._tokenizer.decode(
-            [ids] if isinstance(ids, int) else list(ids), skip_special_tokens=skip_special_tokens
-        )
+        ids = [ids] if isinstance(ids, int) else list(ids)
+        return str(self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens))
 
     def convert_tokens_to_ids(self, tokens: str | list[str]) -> int | list[int | None] | None:
         """Ids of whole tokens; None for one that does not exist."""
         if isinstance(tokens, str):
-            return self._tokenizer.token_to_id(tokens)
-        return [self._tokenizer.token_to_id(token) for token in tokens]
+            return self._id(tokens)
+        return [self._id(token) for token in tokens]
+
+    def _id(self, token: str) -> int | None:
+        number: int | None = self._tokenizer.token_to_id(token)
+        return number
 
 
 def tokenizer_factory(directory: Path) -> Callable[..., LightTokenizer]:

@@ -35,7 +35,8 @@ def named(key: str, groups: Mapping[int, GroupState]) -> tuple[int | None, int |
 
 def spots(state: RunState, now: float) -> list[Spot]:
     """All that there are. Held trials whose alarm was seen or shelved come last."""
-    first, last = [], []
+    first: list[Spot] = []
+    last: list[Spot] = []
     held = held_trials(state)
     for group, trial in held:
         name = trial_name(group.group, trial.trial)
