@@ -50,6 +50,7 @@ async def _ask(case: Case, url: str) -> list[Check]:
     from console.gateway.detect import detect
     from console.gateway.probe import probe
     from console.gateway.proxies import except_loopback, gateway_client
+    from console.training.preflight_gateway import detect_as
 
     key, options = case.host.env.get("TINKER_API_KEY", ""), case.options
     except_loopback(os.environ)
@@ -67,12 +68,10 @@ async def _ask(case: Case, url: str) -> list[Check]:
             ANSWERS.warning(f"{found}; {health.detail}", "look at the gateway") if health.detail else ANSWERS.ok(found)
         ]
         try:
-            profile = await detect(
-                url, key, client=client,
-                wanted=options.console.gateway_profile if options is not None else "auto",
-                window=options.console.context_window if options is not None else None,
-                rank=options.console.gateway_rank if options is not None else None,
-            )  # fmt: skip
+            if options is not None:
+                profile = await detect_as(options, url, key, client)
+            else:
+                profile = await detect(url, key, client=client)
         except GatewayLostError as problem:
             checks.append(PROFILE.warning(str(problem), "set console.gateway_profile"))
         else:

@@ -14,7 +14,7 @@ import msgspec
 from console.engine.cause import one_line
 from console.engine.tasks import spawn
 from console.errors import GatewayLostError, UsageError
-from console.findings import NOTE, errors, refuse
+from console.findings import WARNING, refuse
 from console.gateway.health import HealthWatch
 from console.gateway.loss import forgotten_line
 from console.gateway.profiles import PROFILES, GatewayProfile
@@ -112,26 +112,17 @@ class GatewayLink:
         )
 
     async def _profile(self, health: HealthWatch) -> GatewayProfile:
-        from console.gateway.detect import detect
-        from console.training.preflight_gateway import profile_findings
+        from console.training.preflight_gateway import detect_as, profile_findings
 
-        console = self._options.console
         async with gateway_client() as client:
             seen = await health.once(client)
             if not seen.reachable:
                 raise GatewayLostError(f"config.base_url={self.base_url}: gateway unreachable: {seen.detail}")
-            profile = await detect(
-                self.base_url,
-                self._api_key,
-                client=client,
-                wanted="embedded" if self._embedded is not None else console.gateway_profile,
-                window=console.context_window,
-                rank=console.gateway_rank,
-            )
+            profile = await detect_as(self._options, self.base_url, self._api_key, client)
         findings = profile_findings(self._options, profile)
         refuse(findings)
         for finding in findings:
-            if finding not in errors(findings) and finding.level != NOTE:
+            if finding.level == WARNING:
                 self._emit(ev.Note(text=finding.line(), level="warning"))
         return profile
 

@@ -16,7 +16,7 @@ import httpx
 import msgspec
 
 from console.errors import GatewayLostError
-from console.gateway.probe import capabilities
+from console.gateway.probe import capabilities, place_of
 from console.gateway.profiles import PROFILES, GatewayProfile
 
 HOSTED_HOSTS = ("thinkingmachines.dev", "thinkingmachines.ai")
@@ -82,7 +82,7 @@ async def detect(
     name, how = _name_of(listing, load, loading, creating) if wanted == "auto" else (wanted, "console.gateway_profile")
     if name is None:
         raise GatewayLostError(
-            f"{_host(base_url)} answers the questions that would tell what kind of gateway it is with HTTP "
+            f"{place_of(base_url)} answers the questions that would tell what kind of gateway it is with HTTP "
             f"{loading.status} and {creating.status}; wait until it is well, or set console.gateway_profile"
         )
     return msgspec.structs.replace(PROFILES[name], how=how, **known, **_facts(listing, load, loading, creating))
@@ -183,15 +183,6 @@ def _decoded(data: bytes | bytearray) -> Any:
         return json.loads(data)
     except (ValueError, RecursionError):
         return None
-
-
-def _host(base_url: str) -> str:
-    """The address without user information."""
-    try:
-        parts = urlsplit(base_url)
-        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-    except ValueError:
-        return "the gateway"
 
 
 def _is_hosted(base_url: str) -> bool:

@@ -84,7 +84,7 @@ async def capabilities(
     answer = await _get(client, base_url, "get_server_capabilities", api_key, timeout)
     models = answer.get("supported_models") if isinstance(answer, dict) else None
     if not isinstance(models, list):
-        raise GatewayLostError(f"{_place(base_url)} does not answer like a Tinker gateway")
+        raise GatewayLostError(f"{place_of(base_url)} does not answer like a Tinker gateway")
     served = []
     for model in models[:MODELS_MOST]:
         name = model.get("model_name") if isinstance(model, dict) else None
@@ -102,7 +102,7 @@ class _Answered(GatewayLostError):
 
 
 async def _get(client: httpx.AsyncClient, base_url: str, route: str, api_key: str | None, timeout: float) -> Any:
-    place = _place(base_url)
+    place = place_of(base_url)
     headers = {"Accept-Encoding": "identity"} | ({} if api_key is None else {"X-API-Key": api_key})
     address = f"{base_url.rstrip('/')}/api/v1/{route}"
     try:
@@ -150,7 +150,7 @@ async def _read(response: httpx.Response, what: str) -> bytes:
     return bytes(body)
 
 
-def _place(base_url: str) -> str:
+def place_of(base_url: str) -> str:
     """The address without user information, and whether it is asked through a proxy."""
     try:
         url = httpx.URL(base_url)

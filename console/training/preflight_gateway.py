@@ -14,6 +14,8 @@ from console.findings import ERROR, NOTE, WARNING, Finding
 from console.training.options import RunOptions
 
 if TYPE_CHECKING:
+    import httpx
+
     from console.gateway.profiles import GatewayProfile
 
 KEY_FORMS = ("tml-", "eyJ")
@@ -119,21 +121,12 @@ async def preflight_gateway(options: RunOptions, env: Mapping[str, str]) -> list
     base_url = options.value("config.base_url") or env.get("TINKER_BASE_URL", "").strip()
     if options.embedded or not is_url(base_url):
         return []
-    from console.gateway.detect import detect
     from console.gateway.proxies import except_loopback, gateway_client
 
-    console = options.console
     except_loopback(os.environ)
     try:
         async with gateway_client() as client:
-            profile = await detect(
-                base_url,
-                env.get("TINKER_API_KEY", "").strip(),
-                client=client,
-                wanted=console.gateway_profile,
-                window=console.context_window,
-                rank=console.gateway_rank,
-            )
+            profile = await detect_as(options, base_url, env.get("TINKER_API_KEY", "").strip(), client)
     except GatewayLostError as problem:
         return [
             Finding(
@@ -144,6 +137,25 @@ async def preflight_gateway(options: RunOptions, env: Mapping[str, str]) -> list
             )
         ]
     return profile_findings(options, profile)
+
+
+async def detect_as(options: RunOptions, base_url: str, api_key: str, client: httpx.AsyncClient) -> GatewayProfile:
+    """The profile of the gateway at an address, found out with what the options say of it.
+
+    Raises:
+        GatewayLostError: as `console.gateway.detect.detect` does.
+    """
+    from console.gateway.detect import detect
+
+    console = options.console
+    return await detect(
+        base_url,
+        api_key,
+        client=client,
+        wanted="embedded" if options.embedded else console.gateway_profile,
+        window=console.context_window,
+        rank=console.gateway_rank,
+    )
 
 
 def profile_findings(options: RunOptions, profile: GatewayProfile) -> list[Finding]:

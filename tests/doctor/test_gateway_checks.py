@@ -15,6 +15,7 @@ import gateway_faults as faults
 
 from console.doctor import checks_gateway as checks
 from console.doctor.case import Case, Host
+from console.training.options import parse
 
 KEY = "tml-doctor-key"
 
@@ -37,6 +38,17 @@ def test_a_gateway_that_is_well(embedded_gateway: str) -> None:
     assert levels(found) == ["ok", "ok", "ok"]
     assert "quarterdeck/midshipman" in found["gateway.answers"][1]
     assert found["gateway.profile"][1].startswith("embedded: ")
+
+
+def test_what_the_options_say_of_it(embedded_gateway: str) -> None:
+    words = [
+        f"config.base_url={embedded_gateway}", "config.model_name=x", "config.max_tokens=64",
+        "config.learning_rate=1e-6", "config.loss_fn=ppo", "config.log_path=/nowhere",
+        "config.dataset_builder.tasks_dir=/nowhere", "harbor.trial_config=/nowhere", "console.gateway_profile=hosted",
+    ]  # fmt: skip
+    found = told(None, options=parse(words))
+    assert levels(found) == ["ok", "ok", "ok"]
+    assert found["gateway.profile"][1].startswith("hosted: console.gateway_profile; ")
 
 
 def test_without_live_nobody_is_asked() -> None:

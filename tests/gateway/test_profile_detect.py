@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -16,12 +17,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from console.engine.gateway_link import GatewayLink
 from console.errors import GatewayLostError
 from console.gateway.detect import detect
 from console.gateway.embedded.likeness import LIKENESSES
 from console.gateway.profiles import PROFILES
+from console.journal import events as ev
 from console.training.options import RunOptions, parse
-from console.training.preflight_gateway import preflight_gateway
+from console.training.preflight_gateway import detect_as, preflight_gateway
 
 if TYPE_CHECKING:
     from tests.gateway.conftest import Served
@@ -201,6 +204,28 @@ async def test_preflight_asks_where_the_environment_says(miles_gateway: Served) 
     assert asked.value("config.base_url") is None
     found = await preflight_gateway(asked, {"TINKER_API_KEY": KEY, "TINKER_BASE_URL": miles_gateway.url})
     assert "gateway.ttl" in [finding.code for finding in found]
+
+
+async def test_what_the_options_say_goes_along(miles_gateway: Served, client: httpx.AsyncClient) -> None:
+    words = "console.gateway_profile=hosted", "console.context_window=500", "console.gateway_rank=16"
+    told = await detect_as(options(miles_gateway, *words), miles_gateway.url, KEY, client)
+    assert (told.name, told.how, told.window("tiny"), told.max_rank) == ("hosted", "console.gateway_profile", 500, 16)
+    own = options(miles_gateway, "console.gateway=embedded", *words)
+    assert (await detect_as(own, miles_gateway.url, KEY, client)).name == "embedded", "the run's own is known"
+
+
+async def test_the_engine_notes_what_is_more_than_a_note(skyrl_gateway: Served, tmp_path: Path) -> None:
+    events: list[ev.Event] = []
+    asked = options(skyrl_gateway, "config.lora_rank=16")
+    link = GatewayLink(asked, tmp_path, events.append, None)
+    try:
+        await link.meet()
+    finally:
+        await link.close()
+    notes = [event for event in events if isinstance(event, ev.Note)]
+    found = await preflight_gateway(asked, {"TINKER_API_KEY": KEY})
+    assert [(note.level, note.text) for note in notes] == [("warning", f.line()) for f in found if f.level == "warning"]
+    assert len(found) == 2 and len(notes) == 1
 
 
 def test_the_profiles_agree_with_what_the_gateways_do() -> None:
