@@ -1,6 +1,6 @@
 """Starting an engine: a run directory, the options in a file, a process in a session of its own, and its answer.
 
-The engine's own import is heavy; this module only starts it by name.
+The engine's own import is heavy; this module only starts it by name. The options can be read again from their file.
 """
 
 from __future__ import annotations
@@ -47,6 +47,24 @@ class LaunchedRun(msgspec.Struct, kw_only=True):
 def new_run_id(now: float | None = None) -> str:
     """Sortable by time, unique by chance: 20261129-142233-7f3a."""
     return time.strftime("%Y%m%d-%H%M%S", time.gmtime(now)) + "-" + secrets.token_hex(2)
+
+
+def recorded_options(run_dir: Path) -> RunOptions:
+    """The options of a run's last engine; the run directory is where it lies now.
+
+    Raises:
+        UsageError: they are missing or cannot be read.
+    """
+    path = run_dir / OPTIONS_FILE
+    try:
+        options = RunOptions.from_json(path.read_bytes())
+    except (OSError, UsageError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is damaged"
+        raise UsageError(
+            f"{path}: the run's options cannot be read ({why}); give all of them with quarterdeck train"
+        ) from None
+    given = tuple(dict.fromkeys([*options.given, "config.log_path"]))
+    return msgspec.structs.replace(options, config=options.config | {"log_path": str(run_dir)}, given=given)
 
 
 def require_engine() -> None:

@@ -17,13 +17,13 @@ from typing import Any
 import msgspec
 
 from console.commands.look import add_look, look_of
-from console.commands.options_file import recorded_options, run_dir_of
-from console.commands.parsing import Parser, say
+from console.commands.options_file import run_dir_of
+from console.commands.parsing import Parser, say, table
 from console.commands.start import planned_steps, preflight_findings, start
 from console.commands.train import split_flags, tell
 from console.errors import QuarterdeckError, RecordingError, UsageError
 from console.findings import Finding, refuse
-from console.launching import OPTIONS_FILE, new_run_id, require_engine
+from console.launching import OPTIONS_FILE, new_run_id, recorded_options, require_engine
 from console.records.checkpoint_list import Checkpoint, list_checkpoints
 from console.records.manifest import Ancestor, Manifest, read_manifest, write_manifest
 from console.records.run_dir import RunRecord
@@ -283,19 +283,18 @@ def _expiring(run_dir: Path) -> bool | None:
 def _list(listed: list[Checkpoint], options: RunOptions, run_dir: Path, as_json: bool) -> int:
     expiring = _expiring(run_dir)
     if as_json:
-        rows = [msgspec.to_builtins(c) | {"gone": _gone(c, options, expiring) or None} for c in listed]
-        say(json.dumps(rows, indent=2))
+        records = [msgspec.to_builtins(c) | {"gone": _gone(c, options, expiring) or None} for c in listed]
+        say(json.dumps(records, indent=2))
         return 0
     if not listed:
         say(f"no checkpoints yet in {sanitize(str(run_dir))}")
         return 0
-    table = [("CHECKPOINT", "STEP", "KIND", "SAVED", "STATE", "PATH")]
+    rows = [("CHECKPOINT", "STEP", "KIND", "SAVED", "STATE", "PATH")]
     for c in listed:
         saved = _when(c.saved) if c.saved is not None else "--"
         state = _gone(c, options, expiring) or "ok"
-        table.append((sanitize(c.name, 60), str(c.step), c.kind or "--", saved, state, sanitize(c.state_path, 200)))
-    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-    say("\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in table))
+        rows.append((sanitize(c.name, 60), str(c.step), c.kind or "--", saved, state, sanitize(c.state_path, 200)))
+    say(table(rows))
     return 0
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from console.commands.parsing import Parser, say
+from console.commands.parsing import Parser, say, table
 from console.errors import UsageError
 from console.tui.actions import Action
 from console.tui.keymap import Keymap, key_label, keymap_of, load_keymap, user_keys_file
@@ -68,6 +68,4 @@ def _table(keymap: Keymap) -> str:
         places = ", ".join(x for x in (where[action.kind], " ".join(action.pages)) if x)
         changed = "*" if action.id in keymap.changed else ""
         rows.append((keys, f"{action.id}{changed}", places or "everywhere", action.help))
-    widths = [max(len(row[i]) for row in rows) for i in range(3)]
-    lines = ["  ".join([*(cell.ljust(w) for cell, w in zip(row, widths)), row[3]]).rstrip() for row in rows]
-    return "\n".join(lines + ([f"* changed by {user_keys_file()} or --keys"] if keymap.changed else []))
+    return table(rows) + (f"\n* changed by {user_keys_file()} or --keys" if keymap.changed else "")

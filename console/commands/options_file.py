@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
 from console.control.runs import find_run
 from console.errors import UsageError
-from console.launching import OPTIONS_FILE
+from console.launching import OPTIONS_FILE, recorded_options
 from console.training.options import RunOptions
 
 
@@ -35,21 +33,3 @@ def options_of(query: str, words: list[str]) -> RunOptions:
         if word.startswith("config.log_path="):
             raise UsageError(f"{word}: --resume goes on where the run lies; quarterdeck fork starts another one")
     return recorded_options(run_dir_of(query))
-
-
-def recorded_options(run_dir: Path) -> RunOptions:
-    """The options of a run's last engine; the run directory is where it lies now.
-
-    Raises:
-        UsageError: they are missing or cannot be read.
-    """
-    path = run_dir / OPTIONS_FILE
-    try:
-        options = RunOptions.from_json(path.read_bytes())
-    except (OSError, UsageError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is damaged"
-        raise UsageError(
-            f"{path}: the run's options cannot be read ({why}); give all of them with quarterdeck train"
-        ) from None
-    given = tuple(dict.fromkeys([*options.given, "config.log_path"]))
-    return msgspec.structs.replace(options, config=options.config | {"log_path": str(run_dir)}, given=given)

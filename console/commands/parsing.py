@@ -1,4 +1,4 @@
-"""What the parsers of the smaller commands share."""
+"""What the smaller commands share: their parsers, and what they print."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 import textwrap
+from collections.abc import Sequence
 from typing import NoReturn
 
 from console.errors import UsageError
@@ -80,3 +81,9 @@ def say(text: str) -> None:
     """A line on stdout."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of equally many cells as lines, each column as wide as its longest cell, none with blanks at its end."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)

@@ -7,13 +7,14 @@ import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
 from console.errors import RecordingError, UsageError
 from console.findings import ERROR, NOTE, WARNING, Finding
-from console.launching import OPTIONS_FILE
-from console.records.checkpoint_list import checkpoint_rows
+from console.launching import OPTIONS_FILE, recorded_options
+from console.records.cookbook import checkpoint_rows
 from console.records.manifest import MANIFEST, Manifest, read_manifest
 from console.records.run_dir import RunRecord
 from console.records.sandbox_ledger import LEDGER
@@ -65,9 +66,21 @@ class Standing(msgspec.Struct, kw_only=True, frozen=True):
         return f"{where}; {steps} applied again from what was captured"
 
 
+class _Held(NamedTuple):
+    """What a run's directory holds: the cookbook's rows of checkpoints, and the other two where there are any."""
+
+    view: RunView | None
+    rows: list[dict[str, Any]]
+    manifest: Manifest | None
+
+
 def standing(run_dir: Path) -> Standing | None:
     """Where the run of a directory stands; None when there is no run in it. Reads little, whatever the run's size."""
-    view, rows, manifest = _view(run_dir), checkpoint_rows(run_dir), _manifest(run_dir)
+    return _standing(_held(run_dir))
+
+
+def _standing(held: _Held) -> Standing | None:
+    view, rows, manifest = held
     began = view is not None and view.state.engines > 0
     origin = manifest.lineage[-1] if manifest is not None and manifest.lineage else None
     if not rows and not began and origin is None:
@@ -95,9 +108,10 @@ def check(options: RunOptions, run_dir: Path) -> list[Finding]:
     Never raises for a user's mistake.
     """
     try:
-        at = standing(run_dir)
+        held = _held(run_dir)
     except RecordingError as error:
         return [Finding(code="resume.unreadable", object=str(run_dir), message=str(error))]
+    at = _standing(held)
     if at is None:
         return []
     found = [Finding(code="resume.from", level=NOTE, object="config.log_path", message=at.line())]
@@ -105,7 +119,7 @@ def check(options: RunOptions, run_dir: Path) -> list[Finding]:
         return found  # no trial ever began, as after a refusal by the gateway: whatever was wrong may be corrected
     found += _steps(options, at)
     try:
-        found += [*_checkpoint(options, run_dir), *_compared(options, run_dir)]
+        found += [*_checkpoint(options, run_dir, held), *_compared(options, run_dir, held.manifest)]
     except UsageError as problem:
         found.append(finding_of("resume.unreadable", problem))
     return found
@@ -145,10 +159,10 @@ def _steps(options: RunOptions, at: Standing) -> Iterator[Finding]:
         )
 
 
-def _checkpoint(options: RunOptions, run_dir: Path) -> Iterator[Finding]:
+def _checkpoint(options: RunOptions, run_dir: Path, held: _Held) -> Iterator[Finding]:
     """Whether the last checkpoint is known, and whether an embedded gateway will find it; another one is not asked."""
-    rows, view = checkpoint_rows(run_dir), _view(run_dir)
-    saved = view.state.checkpoints[-1:] if view is not None else []
+    rows = held.rows
+    saved = held.view.state.checkpoints[-1:] if held.view is not None else []
     if saved and saved[0].step > max((int(row["batch"]) for row in rows), default=-1):
         row = json.dumps({"name": saved[0].name, "batch": saved[0].step, "state_path": saved[0].path})
         yield Finding(
@@ -170,13 +184,15 @@ def _checkpoint(options: RunOptions, run_dir: Path) -> Iterator[Finding]:
         )
 
 
-def _compared(options: RunOptions, run_dir: Path) -> Iterator[Finding]:
-    manifest = _manifest(run_dir)
+def _compared(options: RunOptions, run_dir: Path, manifest: Manifest | None) -> Iterator[Finding]:
     kept = manifest.fingerprints if manifest is not None else {}
     now = fingerprints.of(options)
     if not kept:
         why = "is missing or damaged" if manifest is None else "was written before fingerprints were kept"
-        before = _last_options(run_dir)
+        try:
+            before = recorded_options(run_dir)
+        except UsageError:
+            before = None
         yield Finding(
             code="resume.unchecked",
             level=WARNING if before is not None else ERROR,
@@ -192,14 +208,6 @@ def _compared(options: RunOptions, run_dir: Path) -> Iterator[Finding]:
     yield from _trial(options, now, kept)
     yield from _tasks(options, now, kept)
     yield from _model(now, kept, "name the model that the run began with, or train from the beginning")
-
-
-def _last_options(run_dir: Path) -> RunOptions | None:
-    """What the run's last engine was started with; None when that cannot be read."""
-    try:
-        return RunOptions.from_json((run_dir / OPTIONS_FILE).read_bytes())
-    except (OSError, UsageError):
-        return None
 
 
 def _options(options: RunOptions, now: Mapping[str, str], kept: Mapping[str, str]) -> Iterator[Finding]:
@@ -314,12 +322,11 @@ def _age(seconds: float) -> str:
     return f"{max(0.0, seconds):.0f} s"
 
 
-def _view(run_dir: Path) -> RunView | None:
-    return RunRecord(run_dir).view_at_end() if (run_dir / "journal").is_dir() else None
-
-
-def _manifest(run_dir: Path) -> Manifest | None:
+def _held(run_dir: Path) -> _Held:
+    """Raises `RecordingError`; a manifest that cannot be read is none."""
+    view = RunRecord(run_dir).view_at_end() if (run_dir / "journal").is_dir() else None
+    rows = checkpoint_rows(run_dir)
     try:
-        return read_manifest(run_dir)
+        return _Held(view, rows, read_manifest(run_dir))
     except RecordingError:
-        return None
+        return _Held(view, rows, None)

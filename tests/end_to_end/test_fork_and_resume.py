@@ -13,10 +13,10 @@ import pytest
 from safetensors.numpy import load_file
 
 from console.commands.fork import Fork, fork_main
-from console.commands.options_file import recorded_options
 from console.errors import UsageError
 from console.journal import events as ev
 from console.journal.writer import JournalWriter
+from console.launching import recorded_options
 from console.records.checkpoint_list import list_checkpoints
 from console.records.manifest import Manifest, read_manifest, write_manifest
 from console.records.run_dir import RunRecord

@@ -319,10 +319,12 @@ def test_without_fingerprints_the_last_engines_options_count(made: Made, damage:
     assert (refused.code, refused.object) == ("resume.option", "config.learning_rate")
 
 
-def test_with_nothing_to_compare_with_a_resume_is_refused(made: Made) -> None:
+@pytest.mark.parametrize("options", ["{", None])
+def test_with_nothing_to_compare_with_a_resume_is_refused(made: Made, options: str | None) -> None:
     made.began()
     (made.run_dir / "run.json").write_text("{")
-    (made.run_dir / "options.json").write_text("{")
+    if options is not None:
+        (made.run_dir / "options.json").write_text(options)
     (finding,) = errors(made.found())
     assert finding.code == "resume.unchecked" and "options.json cannot be read" in finding.message
 
