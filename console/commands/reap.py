@@ -16,11 +16,11 @@ from typing import Any
 
 import msgspec
 
-from console.commands.parsing import Parser, say
+from console.commands.parsing import Parser, say, table
 from console.control.registry import engine_alive, entries
 from console.control.runs import find_run
 from console.errors import MissingExtraError, UsageError
-from console.records.sandbox_ledger import CUT_OFF, LEDGER, OPEN, Entry, Gone, LedgerView, read_entries
+from console.records.sandbox_ledger import LEDGER, OPEN, Entry, Gone, LedgerView
 from console.state.sanitize import sanitize
 
 EXIT_LEFT = 8
@@ -145,10 +145,10 @@ def _orphans(ledgers: Sequence[tuple[str, Path, bool]]) -> tuple[list[Orphan], i
                 f"quarterdeck: {sanitize(str(ledger))}: {view.damaged} lines cannot be read, so sandboxes may be "
                 "missing here: look for them at the provider, then remove these lines\n"
             )
-        for entry in read_entries(ledger):
-            if entry.state in OPEN and entry.state != "left" and _worked_with(entry, live):
+        for entry in [*view.open, *(one for one in view.cut_off if _doubtful(one, now))]:
+            if entry.state in ("creating", "live") and _worked_with(entry, live):
                 busy += 1
-            elif entry.state in OPEN or _doubtful(entry, now):
+            else:
                 found.append(Orphan(run=run, ledger=ledger, entry=entry, cost=entry.cost(view.until(entry, now))))
     return sorted(found, key=lambda one: one.entry.since), busy, damaged
 
@@ -164,8 +164,8 @@ def _worked_with(entry: Entry, live: bool) -> bool:
 
 
 def _doubtful(entry: Entry, now: float) -> bool:
-    """Whether it was closed because nobody saw it after its create was cut off: it may have come up later."""
-    return entry.why == CUT_OFF and entry.closed is not None and now - entry.closed < (entry.made.lease or 0.0)
+    """Whether one whose create was cut off may have come up after nobody saw it, and its lease may not be over yet."""
+    return entry.closed is not None and now - entry.closed < (entry.made.lease or 0.0)
 
 
 def _reap(ledgers: Sequence[tuple[str, Path, bool]], *, dry: bool, yes: bool, as_json: bool) -> int:
@@ -285,9 +285,7 @@ def _show(orphans: Sequence[Orphan], busy: int) -> None:
         cost = "--" if one.cost is None else f"${one.cost:.2f}"
         row = (one.run, made.trial or made.name, made.kind, name, _age(now - one.entry.since), one.state, cost)
         rows.append(tuple(sanitize(cell, 200) for cell in row))  # type: ignore[arg-type]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
-        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+    say(table(rows))
     for why in dict.fromkeys(one.why for one in orphans if one.why):
         say(f"  {sanitize(why, max(80, shutil.get_terminal_size().columns) - 2)}")
     costs = [one.cost for one in orphans if one.cost]

@@ -268,6 +268,7 @@ class LedgerView:
 
     def _reset(self) -> None:
         self._open: dict[str, Entry] = {}
+        self._cut_off: dict[str, Entry] = {}
         self._heard: dict[str, float] = {}
         self._closed_hours = 0.0
         self._rented_hours = 0.0
@@ -281,11 +282,15 @@ class LedgerView:
                 self._tail.restarted = False
                 self._reset()
             entry = _fold(self._open, record)
+            if isinstance(record, Announced):
+                self._cut_off.pop(record.name, None)
             if isinstance(record, Announced | Created):
                 self._heard[record.engine if isinstance(record, Announced) else _engine(entry)] = record.ts
             if entry is not None and entry.state not in OPEN:
                 del self._open[entry.name]
                 self._settle(entry)
+                if entry.why == CUT_OFF:
+                    self._cut_off[entry.name] = entry
 
     def _settle(self, entry: Entry) -> None:
         hours = entry.hours(entry.seen)
@@ -306,6 +311,11 @@ class LedgerView:
     def open(self) -> list[Entry]:
         """Whatever may exist, in order of announcement."""
         return list(self._open.values())
+
+    @property
+    def cut_off(self) -> list[Entry]:
+        """Those that were closed because nobody saw them after their create was cut off."""
+        return list(self._cut_off.values())
 
     def _ours(self, entry: Entry) -> bool:
         return bool(self._engine) and entry.made.engine == self._engine

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from console.records.sandbox_ledger import (
+    CUT_OFF,
     LEDGER,
     OPEN,
     Announced,
@@ -132,7 +133,8 @@ def test_a_view_that_grows_equals_one_that_begins(tmp_path):
     for now in range(300):
         name = f"n{rng.randrange(40)}"
         record = rng.choice([announced(name, now), Created(ts=now, name=name), Left(ts=now, name=name),
-                             Removed(ts=now, name=name), Gone(ts=now, name=name)])  # fmt: skip
+                             Removed(ts=now, name=name), Gone(ts=now, name=name),
+                             Gone(ts=now, name=name, how=CUT_OFF)])  # fmt: skip
         with path.open("ab") as file:
             file.write(encode(record))
         if rng.random() < 0.3:
@@ -142,6 +144,8 @@ def test_a_view_that_grows_equals_one_that_begins(tmp_path):
     fresh.refresh()
     assert growing.open == fresh.open and growing.hours(400) == pytest.approx(fresh.hours(400))
     assert [e.name for e in fresh.open] == [e.name for e in read_entries(path) if e.state in OPEN]
+    assert growing.cut_off == fresh.cut_off != []
+    assert {e.name: e for e in fresh.cut_off} == {e.name: e for e in read_entries(path) if e.why == CUT_OFF}
 
 
 async def test_a_record_is_synced_before_its_writer_goes_on(tmp_path, monkeypatch):

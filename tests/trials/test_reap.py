@@ -174,6 +174,13 @@ def test_one_that_came_up_after_it_was_given_up(server, run_dir, reap):
     assert (code, said["removed"], server.live) == (0, 1, []) and state_of(run_dir, "late").state == "removed"
 
 
+def test_one_given_up_is_looked_for_as_long_as_its_lease_may_last(server, run_dir, reap):
+    write(run_dir, announced("over", lease=60.0), Gone(ts=time.time() - 100, name="over", how=CUT_OFF))
+    sandbox("over")
+    code, said = reap(run_dir, "--yes")
+    assert (code, said["sandboxes"], len(server.live)) == (0, [], 1)
+
+
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
