@@ -40,8 +40,12 @@ def without_secret(report: TrialReport, secret: str) -> TrialReport:
     return report
 
 
-def evidence_of(report: TrialReport, calls: CallEvidence, cancelled_by: str | None) -> TrialEvidence:
-    """What the rules look at. `calls`: what the capture gateway saw; `cancelled_by`: operator, group, run or None."""
+def evidence_of(report: TrialReport, calls: CallEvidence | None, cancelled_by: str | None) -> TrialEvidence:
+    """What the rules look at.
+
+    Args:
+        calls: what the capture gateway saw, None for a trial without it; cancelled_by: operator, group, run or None.
+    """
     return TrialEvidence(
         exception_type=report.exception_type,
         exception_message=report.exception_message,

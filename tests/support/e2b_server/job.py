@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from console.outcomes.classes import CallEvidence, OutcomeClass, TrialEvidence, Verdict
+from console.outcomes.classes import CallEvidence, OutcomeClass, Verdict
 from console.outcomes.rules import classify
 from console.records.sandbox_ledger import LEDGER, LedgerView
+from console.training.trial_parts import evidence_of
 from console.trials.bwrap_policy import error_policy
 from console.trials.orphans import settle
 from console.trials.pool import RunnerPool
@@ -198,19 +199,7 @@ def spec_of(trial: Trial, task: Path, directory: Path) -> StartTrial:
 
 def verdict_of(report: TrialReport, cancelled_by: str | None, calls: CallEvidence | None) -> Verdict:
     """As training classifies it."""
-    return classify(
-        TrialEvidence(
-            exception_type=report.exception_type,
-            exception_message=report.exception_message,
-            exception_phase=report.exception_phase,
-            rewards=report.rewards,
-            verifier_output=report.verifier_output,
-            agent_seconds=report.seconds.get("agent"),
-            agent_timeout=report.agent_timeout,
-            calls=calls,
-            cancelled_by=cancelled_by,
-        )
-    )
+    return classify(evidence_of(report, calls, cancelled_by))
 
 
 async def run_trial(trial: Trial, pool: RunnerPool, server: E2BServer, task: Path, directory: Path) -> Trial:
