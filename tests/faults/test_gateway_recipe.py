@@ -18,6 +18,7 @@ from tinker.lib.client_connection_pool_type import ClientConnectionPoolType
 from tinker.lib.internal_client_holder import InternalClientHolder
 from whole_runs import Run, until
 
+from console.gateway.slots import waiting
 from console.headless.status import status_lines
 from console.journal import events as ev
 
@@ -59,6 +60,7 @@ def tenant(gateway: ServedGateway) -> Iterator[threading.Event]:
 async def test_the_slot_of_a_killed_run_is_waited_for(run_engine, tasks, trial_file, tmp_path, monkeypatch):
     """A copy made of the run in its second step is what a kill would have left."""
     monkeypatch.setattr(InternalClientHolder, "_session_heartbeat", beats_often)
+    monkeypatch.setitem(waiting.__kwdefaults__, "every", 0.3)
     tasks_dir, trial, killed = tasks("create-file", "note-write"), trial_file(), tmp_path / "killed"
     options = ("config.max_steps=2", "config.save_every=0", "config.dataset_builder.epochs=9")
     with ServedGateway(tmp_path / "gateway", "--like", "miles", "--lease", "2") as gateway:
