@@ -36,6 +36,18 @@ if sys.dont_write_bytecode and os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     sys.dont_write_bytecode = False
     atexit.register(shutil.rmtree, sys.pycache_prefix, ignore_errors=True)
 
+WHOLE_RUNS = ("tests/faults/", "tests/end_to_end/", "tests/pty/")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Workers take the files in the order of the collection, not those with the most tests first."""
+    config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files of few and long tests come first: at the end of a session one of them would keep one worker busy alone."""
+    items.sort(key=lambda item: not item.nodeid.startswith(WHOLE_RUNS))
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _state_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
