@@ -158,9 +158,16 @@ class Sandbox:
         arguments += ["/usr/bin/bash", "-c", f"echo up >&{up}; exec {up}>&- sleep infinity"]
         environment = {"PATH": PATH} | ({"LD_LIBRARY_PATH": found[1]} if found[1] else {})
         try:
-            self._holder = await asyncio.create_subprocess_exec(
-                found[0], *arguments, pass_fds=[told, up], env=environment, stdin=asyncio.subprocess.DEVNULL
+            holding = asyncio.ensure_future(
+                asyncio.create_subprocess_exec(
+                    found[0], *arguments, pass_fds=[told, up], env=environment, stdin=asyncio.subprocess.DEVNULL
+                )
             )
+            try:
+                self._holder = await asyncio.shield(holding)
+            except asyncio.CancelledError:  # cut off here, it would leave a process that nobody knows
+                self._holder = await holding
+                raise
         finally:
             os.close(told)
             os.close(up)
