@@ -1,0 +1,1 @@
+"""Benchmark runs: triage, figures, comparison, merging."""
