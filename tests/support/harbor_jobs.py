@@ -7,8 +7,8 @@ look at:
 | --- | --- |
 | 0.1.0 | naive times; `orchestrator` in the job's configuration; `n_trials` and `n_errors` in its stats; no lock |
 | 0.1.45 | times of trials with a zone, of errors and jobs without |
-| 0.6.0 | the orchestrator's options stand in the configuration itself; lock.json of the job, schema 1, with `invocation`;
-|       | steps of multi-step trials; mounts may be texts; `n_completed_trials` in the stats |
+| 0.6.0 | the orchestrator's options stand in the configuration itself; lock.json of the job, schema 1, with |
+|       | `invocation`; steps of multi-step trials; mounts may be texts; `n_completed_trials` in the stats |
 | 0.18.0, 0.21.0 | lock schemas 2 and 3 |
 | 0.20.0 | lock.json of each trial |
 | 0.26.0 | errors with a zone and a policy; `schema_version`, `reward_valid`, `verifier_environment_mode` |

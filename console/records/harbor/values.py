@@ -1,0 +1,141 @@
+"""JSON that Harbor wrote, or that something broke: parsed in bounds, and read without believing its types."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import msgspec
+
+from console.records.harbor.files import clean
+from console.records.redact import HIDDEN, redact
+
+LENIENT_LIMIT = 16 << 20
+"""Bytes up to which a document that is no strict JSON is parsed again: it takes ten times its size in memory."""
+
+TEXT = 300
+DEPTH = 8
+ITEMS = 200
+
+
+class CorruptError(Exception):
+    """A document that cannot be parsed; the message is one line and says where."""
+
+
+def parse(data: bytes, decoder: msgspec.json.Decoder[Any] | None = None) -> Any:
+    """The document's value: by `decoder` when its types fit, else as plain values, with NaN and Infinity as numbers.
+
+    Bytes that are no UTF-8 become U+FFFD; of a key that is given twice the last value counts, as for Harbor. Raises
+    CorruptError.
+    """
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    try:
+        return decoder.decode(data) if decoder else msgspec.json.decode(data)
+    except RecursionError:
+        raise CorruptError("is nested too deeply") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        reason = str(error)
+    if not data.strip():
+        raise CorruptError("is empty")
+    if len(data) > LENIENT_LIMIT:
+        raise CorruptError(f"is no strict JSON ({reason}) and too large to be read otherwise")
+    try:
+        return json.loads(data.decode("utf-8", "replace"), parse_int=_integer)
+    except json.JSONDecodeError as error:
+        raise CorruptError(f"is no JSON: {error.msg.lower()} at line {error.lineno} of {_lines(data)}") from None
+    except RecursionError:
+        raise CorruptError("is nested too deeply") from None
+
+
+def _integer(text: str) -> int | float:
+    return int(text) if len(text) < 400 else float(text)
+
+
+def _lines(data: bytes) -> int:
+    return data.count(b"\n") + 1
+
+
+def table(value: object) -> dict[str, Any]:
+    """The value when it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def text(value: object, limit: int = TEXT) -> str:
+    """The value when it is a text, cut to `limit` characters, else ""."""
+    return clean(value[:limit]) if isinstance(value, str) else ""
+
+
+def number(value: object) -> float | None:
+    """The value when it is a finite number, else None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def count(value: object) -> int | None:
+    """The value when it is a whole number of at least 0, else None."""
+    found = number(value)
+    return int(found) if found is not None and found >= 0 and found == int(found) else None
+
+
+def both_ends(value: object, limit: int) -> str:
+    """The value when it is a text; of one longer than `limit` characters, its beginning and its end."""
+    if not isinstance(value, str):
+        return ""
+    if len(value) > limit:
+        half = (limit - 3) // 2
+        value = f"{value[:half]}\n…\n{value[-half:]}"
+    return clean(value)
+
+
+def public(value: object, name: str = "") -> Any:
+    """The value without what looks like a secret, and bounded.
+
+    Texts are cut to 300 characters, lists and objects to 200 items and eight levels; numbers that are not finite become
+    "nan", "inf" or "-inf".
+    """
+    return redact(_bounded(value, DEPTH), name)
+
+
+def environment_names(value: object) -> tuple[str, ...]:
+    """Names of environment variables, given as an object or as a list of NAME=VALUE."""
+    if isinstance(value, list):
+        names = [item.partition("=")[0].strip() for item in value[:ITEMS] if isinstance(item, str)]
+    else:
+        names = list(table(value))[:ITEMS]
+    return tuple(text(name) for name in names)
+
+
+def without_environments(value: object) -> Any:
+    """As `public`, with the values of everything called `env` hidden, which may be secrets of any shape."""
+    return _hide(public(value))
+
+
+def _hide(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_hide(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: dict.fromkeys(environment_names(item), HIDDEN) if key == "env" else _hide(item)
+        for key, item in value.items()
+    }
+
+
+def _bounded(value: object, depth: int) -> Any:
+    """The depth is bounded by the argument, so that nothing that was parsed can exhaust the stack."""
+    if isinstance(value, str):
+        return text(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict | list) and not depth:
+        return "…"
+    if isinstance(value, dict):
+        return {text(key): _bounded(item, depth - 1) for key, item in list(value.items())[:ITEMS]}
+    if isinstance(value, list):
+        return [_bounded(item, depth - 1) for item in value[:ITEMS]]
+    return value if isinstance(value, bool | int | float) else None
