@@ -74,6 +74,10 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
         se_across: standard error with the tasks as a sample, None for fewer than two.
         ci95: low and high, and `ci_method` by which (wilson, bootstrap); None when nothing is counted.
         pass_at, pass_all: k to (value, tasks with at least k attempts), of pass@k and pass^k; only for scores 0 and 1.
+        coverage: denominator / planned attempts, those on disk where the plan is unknown; None when there are none.
+        undecided: class/cause to those of `excluded` of which nobody can say whether they passed; bounds: the value if
+            all of these had failed, and if all had passed, None without any or for scores beyond [0, 1].
+        undefined: name of a figure to why it is None; warnings: what a reader of the value must know, a line each.
     """
 
     mode: str
@@ -93,3 +97,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     ci_method: str = ""
     pass_at: dict[int, tuple[float, int]] = {}
     pass_all: dict[int, tuple[float, int]] = {}
+    coverage: float | None = None
+    undecided: dict[str, int] = {}
+    bounds: tuple[float, float] | None = None
+    undefined: dict[str, str] = {}
+    warnings: tuple[str, ...] = ()
