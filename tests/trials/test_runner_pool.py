@@ -291,9 +291,10 @@ async def test_the_death_of_the_runner_is_a_report_and_the_next_trial_runs(
 
 @pytest.mark.parametrize("lacks", ["memory", "file descriptors"])
 async def test_a_runner_that_lacks_what_a_trial_needs_gets_no_more_of_them(
-    pool, spec, make_task, unique, wait_until, processes_naming, lacks
+    pool, spec, make_task, unique, wait_until, processes_naming, monkeypatch, lacks
 ):
     """Every trial in it would fail at once, so it would be the one with the fewest trials, and be handed the next."""
+    monkeypatch.setattr("console.trials.runner_process._DRAIN_LIMIT", 2.0)
     first = pool.pid
     phases: list[str] = []
     other = asyncio.create_task(pool.run(spec(make_task("other", HANG)), lambda p: phases.append(p.phase)))
@@ -306,8 +307,9 @@ async def test_a_runner_that_lacks_what_a_trial_needs_gets_no_more_of_them(
     assert (await pool.run(spec(make_task("after")), ignore)).rewards == {"reward": 1.0}
     assert pool.pid not in (None, first)
     assert psutil.pid_exists(first) and not other.done()  # what it has may end in it
-    other.cancel()
-    await asyncio.wait({other})
+    lost = await other  # but not for ever: it could not even read what a command says
+    assert lost.exception_type == "RunnerLostError"
+    assert lost.exception_message == f"the runner process {first} had no {lacks} left and was ended"
     await wait_until(lambda: not psutil.pid_exists(first))
     assert not processes_naming(unique)
 
