@@ -105,6 +105,57 @@ RULES: dict[str, str] = {
     "engine.error": "the engine itself failed while it ran the trial",
 }
 
+BENCH_RULES: dict[str, str] = {
+    # --- whether there is a result ---
+    "bench.incomplete": "there is no result: the trial was cut off",
+    "bench.running": "there is no result yet: the job runs",
+    "bench.corrupt": "the result cannot be parsed",
+    "bench.too_large": "the result is larger than is read",
+    "bench.permission": "the result may not be read",
+    "bench.no_result": "there is no result; what exception.txt says stands in for it",
+    "bench.exception_text": "what exception.txt says of a trial whose result cannot be used",
+    "bench.reward_file": "the verifier had left a reward, but no result has it",
+    # --- how it ended ---
+    "bench.cancelled": "the trial was cancelled while its job ran",
+    "bench.cancelled_finished": "the trial was cancelled although its job had ended: a lingering process was killed",
+    "bench.lingering": "the job had ended in order, so nobody cancelled the trial on purpose",
+    "bench.after_end": "the exception came after the verifier had ended, so that the reward stands",
+    "bench.killed": "the agent was killed by a signal, and nothing says by whom",
+    "bench.exec_timeout": "a command of the agent used up the limit that a single command has",
+    "bench.exit_after_work": "a command was not found, but the agent had worked before",
+    "bench.agent_bug": "the agent's own program raised an exception on the host",
+    "bench.output_words": "Harbor took a word in the agent's work for an error of the model service",
+    "bench.idle_killed": "the sandbox was taken away because nothing had been heard from it",
+    # --- words that training needs none for ---
+    "bench.context": "the error's text says that the context window was exceeded",
+    "bench.refusal": "the error's text says that the model refused",
+    "bench.option": "the agent's command was given an option that it does not know, often out of the task's text",
+    "bench.model": "the error's text says that there is no such model",
+    "bench.key": "the error's text says that a key or token is not accepted any more",
+    "bench.quota": "the error's text says that a budget is used up",
+    "bench.connection": "the error's text says that a connection failed",
+    "bench.packages": "the error's text says that a package could not be fetched",
+    "bench.programs": "the error's text says that the sandbox lacks a program",
+    # --- the verifier ---
+    "bench.verifier_lock": "the verifier waited for the package manager, which a process of the agent still held",
+    "bench.verifier_programs": "the verifier lacked the program that runs its tests",
+    "bench.verifier_fault": "the verifier could not do its work, behind an error of the agent",
+    "bench.second_error": "the verification failed behind the exception that is recorded",
+    "bench.reward_shape": "what the verifier wrote is no set of rewards",
+    # --- notes ---
+    "bench.runaway_thinking": "the time went by with next to no output: the model seems to think without end",
+    "bench.low_output": "the time went by with next to no output, for a reason that nothing tells",
+    "bench.tokens_missing": "the agent was ended before it could count its tokens",
+    "bench.work_done": "the agent had worked before the infrastructure failed",
+    "bench.idle_suspected": "it failed at the idle limit of hosted sandboxes",
+    "bench.idle_pass": "a reward without any work that shows",
+    "bench.more_errors": "further exceptions were recorded behind the first",
+    "bench.no_reward": "a user's rule would score a trial that has no reward",
+    # --- a user's own ---
+    "user.override": "a user said so of this very trial",
+}
+"""Rules of triage, which has a job directory and no capture gateway."""
+
 
 def class_meaning(outcome: str) -> str:
     """A sentence about the class; empty for one that is not known."""
@@ -113,7 +164,7 @@ def class_meaning(outcome: str) -> str:
 
 def rule_meaning(rule: str) -> str:
     """A sentence about the rule; empty for one that is not known."""
-    return RULES.get(rule, "")
+    return RULES.get(rule, "") or BENCH_RULES.get(rule, "")
 
 
 def policy_meaning(outcome: str, on_failure: str, retryable: bool) -> str:

@@ -256,12 +256,17 @@ def find(text: str, rules: Sequence[TextRule]) -> Hit | None:
     return best[1] if best else None
 
 
+def tests_ran(output: str) -> bool:
+    """Whether a verifier counted any test."""
+    return _TESTS_RAN.search(output) is not None
+
+
 def verifier_fault(output: str) -> Hit | None:
     """Why a verifier's zero says nothing about the agent: its tests never ran, or their runner could not be fetched.
 
     A verifier that counted any test has run, whatever else it printed.
     """
-    if _TESTS_RAN.search(output):
+    if tests_ran(output):
         return None
     return find(output, (BOOTSTRAP, NO_TESTS))
 
