@@ -16,7 +16,8 @@ RESULT_LIMIT = 50 << 20
 CONFIG_LIMIT = 4 << 20
 
 _NO_RESULT = "no result.json: it was cut off, or it still runs"
-_LEFT = ("result.json", "exception.txt", "trial.log", "config.json", ".")
+_LEFT = (("result.json",), ("exception.txt", "trial.log", "config.json"), (".",))
+"""Whose times tell the end of a trial that does not tell it: the newest of the first ones that are there."""
 
 
 def read_trial(job_path: Path, trial_path: Path) -> TrialRecord:
@@ -33,7 +34,9 @@ def read_trial(job_path: Path, trial_path: Path) -> TrialRecord:
             except NoFileError as error:
                 fields |= _remains(dir_fd) | {"problem": error.problem, "problem_text": str(error)}
             if fields.get("ended") is None:
-                fields |= {"ended": changed(dir_fd, *_LEFT), "ended_from": "file"}
+                times = (changed(dir_fd, *names) for names in _LEFT)
+                ended = next((time for time in times if time is not None), None)
+                fields |= {"ended": ended, "ended_from": "file"}
     except OSError as error:
         fields |= {"problem": "unreadable", "problem_text": f"the directory cannot be read: {why(error)}"}
     fields["name"] = fields.get("name") or shown(trial_path.name)

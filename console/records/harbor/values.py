@@ -126,6 +126,11 @@ def _hide(value: Any) -> Any:
     }
 
 
+def _item(key: str, value: object, depth: int) -> Any:
+    # Elsewhere `token` is a word of the field; among options it is a key.
+    return HIDDEN if key.lower() == "token" and isinstance(value, str) else _bounded(value, depth)
+
+
 def _bounded(value: object, depth: int) -> Any:
     """The depth is bounded by the argument, so that nothing that was parsed can exhaust the stack."""
     if isinstance(value, str):
@@ -135,7 +140,7 @@ def _bounded(value: object, depth: int) -> Any:
     if isinstance(value, dict | list) and not depth:
         return "…"
     if isinstance(value, dict):
-        return {text(key): _bounded(item, depth - 1) for key, item in list(value.items())[:ITEMS]}
+        return {text(key): _item(key, item, depth - 1) for key, item in list(value.items())[:ITEMS]}
     if isinstance(value, list):
         return [_bounded(item, depth - 1) for item in value[:ITEMS]]
     return value if isinstance(value, bool | int | float) else None
