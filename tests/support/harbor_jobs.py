@@ -117,7 +117,7 @@ class HarborJob:
         """
         number = len(self.trials)
         short = task.rsplit("/", 1)[-1]
-        name = name or f"{short[:32]}__{hashlib.sha256(f'{self.path.name}{number}'.encode()).hexdigest()[:7]}"
+        name = name or f"{short[:32]}__{hashlib.sha256(f'{self.path.name!a}{number}'.encode()).hexdigest()[:7]}"
         directory = self.path / name
         directory.mkdir(parents=True)
         self.trials.append(directory)
@@ -268,7 +268,7 @@ class HarborJob:
             "environment": self._environment_config(environment or {}),
             "verifier": {"override_timeout_sec": None, "max_timeout_sec": None, "disable": False},
             "artifacts": [],
-            "job_id": str(uuid.uuid5(uuid.NAMESPACE_URL, str(self.path))),
+            "job_id": str(uuid.uuid5(uuid.NAMESPACE_URL, ascii(self.path))),
         }
 
     def _trial_lock(self, task: str, config: Mapping[str, Any], checksum: str | None) -> dict[str, Any]:
@@ -299,7 +299,7 @@ class HarborJob:
         else:
             counts = {"n_trials": done, "n_errors": 0}
         return {
-            "id": str(uuid.uuid5(uuid.NAMESPACE_URL, str(self.path))),
+            "id": str(uuid.uuid5(uuid.NAMESPACE_URL, ascii(self.path))),
             "started_at": self.stamp(self.began, zone=False),
             **({"updated_at": self.stamp(self._clock, zone=False)} if self.since("0.6.0") else {}),
             "finished_at": self.stamp(self._clock, zone=False) if finished else None,

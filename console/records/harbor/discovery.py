@@ -24,7 +24,7 @@ PROBLEMS = 100
 _HEAD = 256 << 10
 _OF_TRIAL = re.compile(rb'"(?:trial_name|trials_dir|trial_uri|task_checksum)"\s*:')
 _OF_JOB = re.compile(rb'"(?:job_name|jobs_dir|n_attempts|n_total_trials|n_concurrent_trials|stats|trials)"\s*:')
-_NAMED = re.compile(r".__\w{7}\Z")
+_NAMED = re.compile(r".__\w{7}\Z", re.DOTALL)
 """How Harbor ends the names that it gives to trials."""
 _LOOKS = (
     "a job's directory holds config.json, result.json and one directory for each trial, which holds config.json, "
@@ -134,11 +134,11 @@ class _Search:
                 raise UsageError(f"{shown(path)} is no directory: {_LOOKS}")
             with os.scandir(real):
                 pass
-            before = len(self.jobs), len(self.only), len(self.problems)
+            before = len(self.problems)
             if _is_lone_trial(real):
                 self._trial(real)
             elif not self._job(real) and not self._below(real):
-                said = self.problems[before[2] :]
+                said = self.problems[before:]
                 more = f" ({said[0]})" if said else ""
                 raise UsageError(f"{shown(path)} holds no trial of a Harbor job{more}: {_LOOKS}")
         except FileNotFoundError:

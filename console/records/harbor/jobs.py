@@ -14,7 +14,15 @@ from console.records.harbor.job_files import read_lock
 from console.records.harbor.model import JobRecord
 from console.records.harbor.running import is_running
 from console.records.harbor.times import seconds
-from console.records.harbor.values import CorruptError, count, parse, table, text, without_environments
+from console.records.harbor.values import (
+    CorruptError,
+    count,
+    parse,
+    public_arguments,
+    table,
+    text,
+    without_environments,
+)
 
 CONFIG_LIMIT = 8 << 20
 RESULT_LIMIT = 64 << 20
@@ -61,6 +69,8 @@ def read_job(path: Path) -> JobRecord:
     concurrent = (config, table(config.get("orchestrator")), lock.values)
     strays = _strays(path, problems)
     locked = without_environments(lock.values)
+    if "invocation" in locked:
+        locked["invocation"] = public_arguments(lock.values["invocation"])
     return JobRecord(
         path=path,
         name=text(config.get("job_name")) or shown(path.name),

@@ -115,6 +115,28 @@ def without_environments(value: object) -> Any:
     return _hide(public(value))
 
 
+def public_arguments(value: object) -> list[str]:
+    """A command's arguments without the values of NAME=VALUE, and what follows an option, whose name is a secret's."""
+    shown: list[str] = []
+    for argument in value[:ITEMS] if isinstance(value, list) else []:
+        last = shown[-1] if shown else ""
+        hidden = last.startswith("--") and "=" not in last and _is_secret(last)
+        shown.append(HIDDEN if hidden else _argument(public(str(argument))))
+    return shown
+
+
+def _argument(argument: str) -> str:
+    parts = argument.split("=")
+    for at, name in enumerate(parts[:-1]):
+        if _is_secret(name):
+            return "=".join([*parts[: at + 1], HIDDEN])
+    return argument
+
+
+def _is_secret(name: str) -> bool:
+    return name.lower().strip("-") == "token" or redact("x", name) == HIDDEN
+
+
 def _hide(value: Any) -> Any:
     if isinstance(value, list):
         return [_hide(item) for item in value]
