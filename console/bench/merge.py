@@ -307,7 +307,7 @@ class _Merger:
         chosen: list[Row] = []
         ties, unsure = [], []
         numbers: Counter[tuple[str, str]] = Counter()
-        for (_, task, checksum), place in sorted(self._tasks.items()):
+        for (_, task, checksum), place in sorted(self._tasks.items(), key=lambda item: item[0][1:]):
             for attempt in place.attempts:
                 numbers[task, checksum] += 1
                 best = choose(attempt.tries, rule)

@@ -36,6 +36,7 @@ def judged(
     values: dict[str, Any] = {
         "agent": "terminus-2", "model": "openai/qwen", "dataset": "tb-2.1", "checksum": f"sum-of-{task}",
         "phases": {"agent": Phase(began=at, ended=at + 40)},
+        "ended_from": "" if seconds is None else "result",
     }  # fmt: skip
     record = TrialRecord(
         job=path,
@@ -45,7 +46,6 @@ def judged(
         errors=tuple(errors),
         began=at,
         ended=None if seconds is None else at + seconds,
-        ended_from="result" if seconds is not None else "",
         rewards=None if reward is None else {"reward": reward},
         **(values | fields),
     )
