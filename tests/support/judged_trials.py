@@ -22,6 +22,7 @@ def judged(
     *,
     error: str = "",
     step_error: str = "",
+    message: str = "",
     job: str | Path = "one",
     name: str = "",
     at: float = 0.0,
@@ -31,7 +32,7 @@ def judged(
     """One verdict. `at`: when the trial began; `seconds`: how long it took, None for one without an end."""
     path = JOBS / job
     name = name or f"{task}__{at:g}".replace("/", "-")
-    errors = [RecordedError(type=error)] if error else []
+    errors = [RecordedError(type=error, message=message)] if error else []
     errors += [RecordedError(type=step_error, step="first")] if step_error else []
     values: dict[str, Any] = {
         "agent": "terminus-2", "model": "openai/qwen", "dataset": "tb-2.1", "checksum": f"sum-of-{task}",
