@@ -35,7 +35,7 @@ class RunnerPool:
         self._rss_limit_mb, self._stop_limit = rss_limit_mb, stop_limit
         self._runners: list[RunnerProcess | None] = [None] * runners
         self._locks = [asyncio.Lock() for _ in range(runners)]
-        self._spent: dict[RunnerProcess, asyncio.Task[None]] = {}
+        self._spent: list[RunnerProcess] = []
         self._closed = False
         self.sandboxes_left: list[str] = []
         """Sandboxes that could not be removed, those of cancelled trials too."""
@@ -80,22 +80,18 @@ class RunnerPool:
                 raise RunnerStartError("the runner pool is closed")
             if runner is None or not runner.takes_trials:
                 if runner is not None and runner.alive:
-                    self._retire(runner)
+                    self._spent = [*(spent for spent in self._spent if not spent.gone), runner]
                 runner = self._runners[index] = RunnerProcess(
                     self._log_path, self._root_dir, self._ledger, self._stop_limit, self.sandboxes_left
                 )
                 await runner.start()
             return runner
 
-    def _retire(self, spent: RunnerProcess) -> None:
-        draining = self._spent[spent] = asyncio.create_task(spent.drain())
-        draining.add_done_callback(lambda _: self._spent.pop(spent, None))
-
     async def run(self, spec: StartTrial, on_progress: OnProgress) -> TrialReport:
         """Run one trial to its report.
 
         A cancelled caller gets its CancelledError once the trial's sandbox is gone. The death of the runner is a
-        report (`RunnerLostError`), not an exception; the next trial gets a fresh runner, also after a report that the
+        report (`RunnerLostError`), not an exception; the next trial gets a fresh runner, also when its
         runner has no memory, threads or descriptors left.
 
         Args:

