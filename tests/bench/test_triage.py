@@ -1,4 +1,4 @@
-"""Every kind of trial that a job directory holds, two or more of each: its class, its cause, and the line that decided."""
+"""Every kind of trial in a job directory, two or more of each: its class, its cause, and the line that decided."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ STDOUT = "verifier/test-stdout.txt"
 
 @pytest.fixture
 def judged(tmp_path: Path) -> Judge:
-    """`judged(reward, error=..., **what HarborJob.trial takes)`; `version`, `job_options` of the job, `job` its record."""
+    """`judged(reward, error=..., **what HarborJob.trial takes)`; `version` of the job, `job` its record."""
     count = iter(range(1000))
 
     def make(reward: Any = None, *, task: str = "terminal-bench/fix-git", **rest: Any) -> Judged:
         version, job = rest.pop("version", "0.26.0"), rest.pop("job", None)
-        harbor = HarborJob(tmp_path / f"job{next(count)}", version, **rest.pop("job_options", {}))
+        harbor = HarborJob(tmp_path / f"job{next(count)}", version)
         path = harbor.trial(task, reward, **rest)
         harbor.write()
         return judge(read_trial(harbor.path, path), None, job)
@@ -139,7 +139,7 @@ SETUP = "Agent setup failed with exit code 1. See logs in agent/setup"
         ("setup", ("RuntimeError", SETUP), "infrastructure/setup"),
         ("setup", ("ProcessLookupError", ""), "infrastructure/sandbox"),
         ("setup", ("AgentSetupTimeoutError", "timed out after 360 seconds"), "infrastructure/setup"),
-        ("setup", (EXIT, exited(100, "E: Failed to fetch http://deb.debian.org/x.deb  404  Not Found [IP: 1.2.3.4 80]")),
+        ("setup", (EXIT, exited(100, "E: Failed to fetch http://deb.example.org/x  404  Not Found [IP: 1.2.3.4 80]")),
          "infrastructure/setup"),
         ("setup", (EXIT, exited(127, "/bin/sh: 1: curl: not found")), "infrastructure/setup"),
         ("setup", (EXIT, exited(2, "/bin/sh: 1: set: Illegal option -o pipefail")), "infrastructure/setup"),
@@ -209,7 +209,7 @@ CONTEXT = [
     "openai.BadRequestError: Error code: 400 - {'code': 'context_length_exceeded'}",
     "Error code: 400 - Error: Your input exceeds the context window of this model.",
     '{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 205000 tokens > 200000"}}',
-    '{"type":"error","error":{"message":"input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000"}}',
+    '{"type":"error","error":{"message":"input length and `max_tokens` exceed context limit: 188240 + 21333"}}',
     "Error: the decoder prompt (length 9000) is longer than the maximum model length of 8192",
     "google.api_core.exceptions.Error: input token count (1200000) exceeds the maximum number of tokens",
 ]

@@ -1,8 +1,8 @@
 """Whether a pattern that somebody wrote may be searched in text that somebody else controls.
 
-Python's matcher has no limit of time. Two habits make it slow beyond all measure: a repetition inside a repetition, and
-a choice inside one. Both are refused; open repetitions in a row cost a power of the text's length each, so there may be
-few, and a line is cut to `LINE` characters before it is searched.
+Python's matcher has no limit of time. A repetition inside a repetition, or a choice inside one, may take for ever, so
+both are refused. Repetitions behind each other multiply: the ways in which they can divide a line are reckoned, and
+there may be as many as two of `.*` have. A line is cut to `LINE` characters before it is searched.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ LINE = 500
 LONGEST = 500
 """Longest pattern, in characters."""
 
-_OPEN = 100
-"""A repetition of more than this counts as one without an end."""
-
 _FEW = 8
 """A repetition of at most this may repeat something that varies."""
 
-_NARROW = 20
-"""Ways that are reckoned for an open repetition of a few characters, such as digits: what follows it ends it."""
-
-_MOST_OPEN = 2
-_MOST_WORK = 3e6
-"""Steps at one place of a line; `LINE` times as many are a few seconds at the very worst."""
+_MOST_WORK = LINE * LINE
+"""Ways to divide a line, from one place of it: two open repetitions. `LINE` places take a fifth of a second."""
 
 _parser: Any = importlib.import_module("re._parser")
+_CATEGORIES = {
+    "DIGIT": frozenset("0123456789"),
+    "SPACE": frozenset(" \t\n\r\f\v"),
+    "WORD": frozenset(char for char in map(chr, range(128)) if char.isalnum() or char == "_"),
+}
+_ASCII = frozenset(map(chr, range(128)))
+
+type _Items = list[tuple[str, Any]]
 
 
 def compile_pattern(pattern: str, *, ignore_case: bool = True) -> re.Pattern[str]:
@@ -50,67 +51,94 @@ def compile_pattern(pattern: str, *, ignore_case: bool = True) -> re.Pattern[str
         parsed = _parser.parse(pattern, flags)
     except (re.error, RecursionError, OverflowError) as error:
         raise ValueError(f"it is no regular expression: {error}") from error
-    wide = [0]
-    work = _work(parsed, wide)
-    if wide[0] > _MOST_OPEN or work > _MOST_WORK:
-        raise ValueError(f"it has too many open repetitions ({_MOST_OPEN} of .* may be): write .{{0,80}} for .*")
+    if _work(_flat(parsed)) > _MOST_WORK:
+        raise ValueError("it has too many open repetitions (two of .* may be): write .{0,20} for .*")
     if compiled.search("") is not None:
         raise ValueError("it matches nothing at all, so it would match every line")
     return compiled
 
 
-def _work(parsed: Any, wide: list[int]) -> float:
-    """Ways in which the items of a parsed pattern may divide a line between them; counts the wide repetitions."""
-    product = 1.0
+def _flat(parsed: Any) -> _Items:
+    """Items in a row, with plain groups opened."""
+    items: _Items = []
     for op, argument in parsed:
         name = str(op)
-        if name == "GROUPREF":
+        if name == "SUBPATTERN":
+            items += _flat(argument[-1])
+        elif name == "ATOMIC_GROUP":
+            items += _flat(argument)
+        else:
+            items.append((name, argument))
+    return items
+
+
+def _work(items: _Items, *, inner: bool = False) -> float:
+    """Ways in which these items may divide a line between them. `inner`: something stands behind the last of them."""
+    ways = 1.0
+    for at, (name, argument) in enumerate(items):
+        if name.startswith("GROUPREF"):
             raise ValueError("it refers back to a group: write the alternatives out")
         if "REPEAT" in name:
-            low, high, body = argument
-            if int(high) > _FEW and _varies(body):
+            low, high, body = int(argument[0]), int(argument[1]), _flat(argument[2])
+            if high > _FEW and _varies(body):
                 raise ValueError(
                     "it repeats what itself repeats or has alternatives: write it without the outer * or +"
                 )
-            if int(high) > _OPEN and _is_wide(body):
-                wide[0] += 1
-            spread = min(int(high), LINE) - min(int(low), LINE) + 1
-            product *= spread if _is_wide(body) or int(high) <= _OPEN else _NARROW
-            product *= _work(body, wide) ** min(int(high), _FEW)
+            if high > low and not _ends_itself(body, items[at + 1 :], inner):
+                ways *= min(high, LINE) - min(low, LINE) + 1
+            ways *= _work(body, inner=True) ** min(high, _FEW)
+        elif name == "BRANCH":
+            ways *= sum(_work(_flat(branch), inner=True) for branch in argument[1])
+        elif name in ("ASSERT", "ASSERT_NOT"):
+            ways *= _work(_flat(argument[1]), inner=True)
+        if ways > _MOST_WORK:
+            break
+    return ways
+
+
+def _varies(items: _Items) -> bool:
+    """Whether it can match in several ways: it repeats, has alternatives or looks around, somewhere inside."""
+    return any(
+        name in ("BRANCH", "ASSERT", "ASSERT_NOT")
+        or ("REPEAT" in name and (argument[0] != argument[1] or _varies(_flat(argument[2]))))
+        for name, argument in items
+    )
+
+
+def _ends_itself(body: _Items, behind: _Items, inner: bool) -> bool:
+    """Whether a repetition can end in one place only: nothing has to match behind it, or nothing that it matches."""
+    if not behind:
+        return not inner
+    own, following = _characters(body), _characters(behind[:1])
+    return bool(own) and bool(following) and not own & following
+
+
+def _characters(items: _Items) -> frozenset[str]:
+    """The ASCII characters that a single item matches; none for what is more than a single character."""
+    if len(items) != 1:
+        return frozenset()
+    name, argument = items[0]
+    if name == "LITERAL":
+        return frozenset({chr(argument).lower(), chr(argument).upper()})
+    if name == "NOT_LITERAL":
+        return _ASCII - {chr(argument)}
+    if name == "ANY":
+        return _ASCII
+    if name != "IN":
+        return frozenset()
+    found: set[str] = set()
+    negated = False
+    for op, value in argument:
+        kind = str(op)
+        if kind == "NEGATE":
+            negated = True
+        elif kind == "LITERAL":
+            found |= {chr(value).lower(), chr(value).upper()}
+        elif kind == "RANGE":
+            found |= {char for char in _ASCII if value[0] <= ord(char.lower()) <= value[1]}
+            found |= {char for char in _ASCII if value[0] <= ord(char.upper()) <= value[1]}
         else:
-            for inner in _inside(argument):
-                product *= _work(inner, wide)
-    return product
-
-
-def _inside(argument: Any) -> list[Any]:
-    """Parsed patterns inside an item's argument: of groups, alternatives and looks ahead."""
-    if isinstance(argument, _parser.SubPattern):
-        return [argument]
-    if isinstance(argument, tuple | list):
-        return [found for part in argument for found in _inside(part)]
-    return []
-
-
-def _varies(parsed: Any) -> bool:
-    """Whether it can match in several ways: it repeats, or has alternatives, somewhere inside."""
-    for op, argument in parsed:
-        name = str(op)
-        if name == "BRANCH" or ("REPEAT" in name and argument[0] != argument[1]):
-            return True
-        if any(_varies(inner) for inner in _inside(argument)):
-            return True
-    return False
-
-
-def _is_wide(body: Any) -> bool:
-    """Whether what is repeated matches nearly anything, so that it runs over what should end it."""
-    for op, argument in body:
-        name = str(op)
-        if name in ("ANY", "NOT_LITERAL"):
-            return True
-        if name == "IN" and any(str(kind) == "NEGATE" or "_NOT_" in str(value) for kind, value in argument):
-            return True
-        if any(_is_wide(inner) for inner in _inside(argument)):
-            return True
-    return False
+            category = str(value).removeprefix("CATEGORY_")
+            known = _CATEGORIES.get(category.removeprefix("NOT_"), _ASCII)
+            found |= _ASCII - known if category.startswith("NOT_") else known
+    return _ASCII - found if negated else frozenset(found)

@@ -34,6 +34,7 @@ import msgspec
 from console.bench.rules.patterns import LINE, compile_pattern
 from console.errors import UsageError
 from console.outcomes.classes import OutcomeClass
+from console.outcomes.text import TAIL
 from console.records.regular import open_regular
 
 MOST_BYTES = 1 << 20
@@ -104,11 +105,18 @@ class Match(NamedTuple):
 
 
 def last_match(pattern: re.Pattern[str], text: str) -> Match | None:
-    """The last line of `text` that the pattern is found in; of a long line only its first `LINE` characters."""
+    """The last line that the pattern is found in, of those at the end of `text` that make `TAIL` characters.
+
+    Of a long line only its first `LINE` characters are searched.
+    """
     lines = text.split("\n")
+    searched = 0
     for number in range(len(lines) - 1, -1, -1):
         if pattern.search(lines[number][:LINE]):
             return Match(number, lines[number])
+        searched += len(lines[number]) + 1
+        if searched > TAIL:
+            break
     return None
 
 
