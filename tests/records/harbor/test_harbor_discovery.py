@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
@@ -66,6 +67,14 @@ def test_a_job_is_known_by_the_first_lines_of_files_that_are_cut_off(tmp_path):
         (path / name).write_bytes((path / name).read_bytes()[:200])
     assert kind_of(path) == "job" and find_jobs([tmp_path]).jobs == (path,)
     assert len(read_job(path).problems) == 2
+
+
+def test_a_jobs_result_that_holds_its_trials_is_a_jobs(tmp_path):
+    job = make(tmp_path / "job")
+    (job.path / "config.json").unlink()
+    result = json.loads((job.path / "result.json").read_text())
+    put(job.path / "result.json", result | {"trial_results": [{"task_name": "a", "trial_name": "b"}]})
+    assert kind_of(job.path) == "job" and find_jobs([tmp_path]).jobs == (job.path,)
 
 
 def test_what_is_named_twice_counts_once_and_is_told(tmp_path):
@@ -191,6 +200,7 @@ def test_what_may_not_be_read_is_told_and_the_rest_is_read(open_dir):
     job = make(jobs / "open", trials=3)
     closed = make(jobs / "shut")
     (jobs / "private").mkdir(mode=0o700)
+    (jobs / "old__aB3dE5f").mkdir(mode=0o700)
     put(job.path / "mine" / "x.txt", "x").parent.chmod(0o700)
     job.trials[0].chmod(0o700)
     (job.trials[1] / "result.json").chmod(0o600)
@@ -204,12 +214,21 @@ def test_what_may_not_be_read_is_told_and_the_rest_is_read(open_dir):
         return found.jobs, found.problems, told, read_job(job.path)
 
     if os.getuid():  # whom no other user's permissions bind is bound by his own
-        for path in (jobs / "private", job.path / "mine", job.trials[0], closed.path, job.path / "lock.json"):
+        for path in (
+            jobs / "private",
+            jobs / "old__aB3dE5f",
+            job.path / "mine",
+            job.trials[0],
+            closed.path,
+            job.path / "lock.json",
+        ):
             path.chmod(0)
         (job.trials[1] / "result.json").chmod(0)
     found, problems, told, record = unprivileged(look)
     assert found == (job.path,)
-    assert problems == tuple(f"{jobs / name} cannot be read: permission denied" for name in ("private", "shut"))
+    assert problems == tuple(
+        f"{jobs / name} cannot be read: permission denied" for name in ("old__aB3dE5f", "private", "shut")
+    )
     assert told == {
         job.trials[0].name: ("unreadable", "the directory cannot be read: permission denied"),
         job.trials[1].name: ("unreadable", "result.json cannot be read: permission denied"),

@@ -115,6 +115,8 @@ def test_a_job_runs_while_a_process_keeps_its_log(tmp_path, monkeypatch, finishe
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout and process.stdout.readline() == b"up\n"
         assert [read_job(job.path).running for job in jobs] == [not finished, False]
+        (tmp_path / "parent").symlink_to(tmp_path)
+        assert read_job(tmp_path / "parent" / "ours").running is not finished
         process.communicate()
     assert not read_job(jobs[0].path).running
     with (jobs[0].path / "job.log").open() as reader:

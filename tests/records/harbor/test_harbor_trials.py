@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,28 @@ def test_an_error_is_placed_in_its_trial_whatever_the_zone_of_the_machine(tmp_pa
     result["exception_info"]["occurred_at"] = job.stamp(local, zone=job.since("0.26.0"))
     put(trial / "result.json", result)
     assert read(trial).errors[0].at == happened
+
+
+@pytest.mark.parametrize("hours", [5, -5, 14])
+def test_of_several_zones_that_fit_a_long_trial_whole_hours_come_first(tmp_path, hours):
+    job = HarborJob(tmp_path / "job", "0.20.0")
+    trial = job.trial("a", error="SandboxError", seconds={"agent": 3500.0})
+    happened = BEGAN + (600 if hours < 0 else 2900)
+    result = json.loads((trial / "result.json").read_text())
+    result["exception_info"]["occurred_at"] = job.stamp(happened + hours * 3600, zone=False)
+    put(trial / "result.json", result)
+    assert read(trial).errors[0].at == happened
+
+
+def test_a_time_without_a_zone_is_the_same_for_every_reader(tmp_path, monkeypatch):
+    trial = HarborJob(tmp_path / "job", "0.1.20").trial("a", 1.0)
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert read(trial).began == BEGAN
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_ends_come_from_the_result_else_from_the_error_else_from_a_file(job):
@@ -343,4 +366,4 @@ def test_texts_and_values_are_bounded(job):
     assert record.errors[0].message.startswith("begin ") and record.errors[0].message.endswith(" end")
     assert record.errors[0].traceback.endswith("!") and len(record.task) == 300
     assert len(record.agent_kwargs["long"]) == 300 and len(record.agent_kwargs["many"]) == 200
-    assert len(repr(record.agent_kwargs)) < 3000
+    assert repr(record.agent_kwargs["deep"]).count("d") == 4 and "…" in repr(record.agent_kwargs["deep"])
