@@ -155,6 +155,7 @@ def test_single_attempts_and_certain_values_have_wilsons_interval() -> None:
     assert interval(tasks_of((53, 1, 1), (32, 0, 1))) == wilson(53, 85)
     assert interval(tasks_of((30, 0, 4))) == wilson(0, 120)
     assert interval(tasks_of((30, 4, 4))) == wilson(120, 120)
+    assert interval(tasks_of((1, 0, 5))) == wilson(0, 5)
 
 
 def test_what_resampling_cannot_tell_is_said() -> None:

@@ -357,6 +357,14 @@ def test_a_mop_up_replaces_its_parents_attempts_without_a_guess(tmp_path: Path) 
         assert "merge.inferred" not in codes(found) and only(found).planned == 4
 
 
+def test_a_mop_up_of_tasks_that_left_nothing_adds_no_plan(tmp_path: Path) -> None:
+    parent, again = tmp_path / "full", tmp_path / "again"
+    mop_up(again, parent, {"gone": 1})
+    trials = [graded("kept", 1.0, job=parent, at=0), graded("gone", 0.0, job=again, at=9)]
+    found = merged(trials, [a_job(parent, planned=3, attempts=1), a_job(again, planned=1, attempts=1)])
+    assert (len(only(found).rows), only(found).planned, only(found).missing) == (2, 3, 1)
+
+
 def test_a_mop_up_follows_its_parent_whatever_the_clocks_say(tmp_path: Path) -> None:
     parent, first, second = tmp_path / "full", tmp_path / "b", tmp_path / "a"
     mop_up(first, parent, {"t": 1})

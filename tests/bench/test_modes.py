@@ -89,6 +89,10 @@ CASES: dict[str, tuple[Judged, tuple[float | None, ...]]] = {
         (OUT, OUT, OUT, 0, OUT, 0, 0, OUT),
     ),
     "no result": (judged("t", C.UNREADABLE, None, "incomplete", problem="incomplete"), (OUT,) * 8),
+    "no result, but an exception on disk": (
+        judged("t", C.INFRASTRUCTURE, None, "sandbox", error="AgentTimeoutError", problem="incomplete"),
+        (OUT, OUT, OUT, 0, OUT, OUT, OUT, OUT),
+    ),
     "an unknown exception of a step": (
         judged("t", C.AGENT_FAILURE, 1.0, "crash", step_error="StrangeError"),
         (1, 0, OUT, 0, 1, 1, 1, OUT),
