@@ -89,7 +89,7 @@ def test_an_error_is_placed_in_its_trial_whatever_the_zone_of_the_machine(tmp_pa
 def test_of_several_zones_that_fit_a_long_trial_whole_hours_come_first(tmp_path, hours):
     job = HarborJob(tmp_path / "job", "0.20.0")
     trial = job.trial("a", error="SandboxError", seconds={"agent": 3500.0})
-    happened = BEGAN + (600 if hours < 0 else 2900)
+    happened = BEGAN + (2900 if hours < 0 else 900)
     result = json.loads((trial / "result.json").read_text())
     result["exception_info"]["occurred_at"] = job.stamp(happened + hours * 3600, zone=False)
     put(trial / "result.json", result)
