@@ -60,6 +60,8 @@ def read_lineage(job: Path | str) -> Lineage | LineageError | None:
         found = msgspec.json.decode(raw, type=Lineage)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         return LineageError(f"{path} is no lineage file ({error}); its job is taken as one without lineage")
+    if not found.parent.path or "\0" in found.parent.path:
+        return LineageError(f"{path} names no parent; its job is taken as one without lineage")
     if found.v != 1:
         return LineageError(
             f"{path} has version {found.v}, and only 1 is known; its job is taken as one without lineage"

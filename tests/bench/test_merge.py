@@ -409,6 +409,8 @@ def test_lineages_in_a_circle_are_told(tmp_path: Path) -> None:
     [
         (b"", "is no lineage file"), (b"{", "is no lineage file"), (b"[]", "is no lineage file"),
         (b'{"v": 1}', "is no lineage file"), (b"\xff\xfe{", "is no lineage file"),
+        (b'{"v": 1, "parent": {"path": ""}}', "names no parent"),
+        (b'{"v": 1, "parent": {"path": "/a\\u0000"}}', "names no parent"),
         (b'{"v": 2, "parent": {"path": "/x"}}', "has version 2"),
         (b"[" * 200_000, "is no lineage file"), (b" " * (5 << 20), "is larger than 4 MiB"),
     ],
