@@ -40,7 +40,7 @@ def _settings(rows: list[Row]) -> Iterable[Notice]:
         endpoint = name.startswith("agent option ") and name.rsplit(" ", 1)[-1] in _ENDPOINTS
         said = _listed([(value or "not set", number) for value, number in values_of.most_common()])
         tail = "; the model was served elsewhere" if endpoint else "; the trials are not strictly comparable"
-        code = "differs.endpoint" if endpoint else f"differs.{name.replace(' ', '_')}"
+        code = "differs.endpoint" if endpoint else f"differs.{name.replace(' ', '_').lower()}"
         yield notice(code, f"{name} differs: {said}{tail}", [examples[name, value] for value in values_of])
 
 
