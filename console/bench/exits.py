@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from console.bench.case import Case, Decision
 from console.bench.model import Confidence, Evidence
 from console.bench.rules import tables
 from console.bench.texts import LOG
 from console.outcomes import text, types
 from console.outcomes.classes import OutcomeClass, Verdict
-from console.outcomes.text import Hit, TextRule
+from console.outcomes.text import Hit
 
 _LOG_TAIL = 2_000
 """Characters at the end of an agent's log that are searched: what stands before them is its work, not its end."""
@@ -81,11 +79,13 @@ def exited(case: Case, verdict: Verdict, worked: bool) -> Decision:
 
 
 def _by_type(case: Case, verdict: Verdict, said: str) -> Decision:
-    """A type that Harbor read out of the command's output, where no line of what is left of it looks like an error.
+    """A type that Harbor read out of the command's output, where no rule finds a reason in what is left of it.
 
-    Where Harbor's word stands in the output, but in the agent's work, nothing tells why the agent ended.
+    Where Harbor's word stands in the output, but in no line that looks like an error, it is the agent's work, and
+    nothing tells why the agent ended.
     """
-    in_work = text.find(said, _UNGUARDED)
+    reported = text.find(said, (tables.HARBORS_WORDS._replace(guarded=True),))
+    in_work = text.find(said, (tables.HARBORS_WORDS,)) if reported is None else None
     complete = case.error is not None and "chars truncated]" not in case.error.message
     if in_work is not None and said.startswith(("stdout:", "stderr:")) and complete:
         return Decision(
@@ -102,9 +102,6 @@ def _by_type(case: Case, verdict: Verdict, said: str) -> Decision:
         evidence=case.raised(),
         confidence=Confidence.MEDIUM,
     )
-
-
-_UNGUARDED: tuple[TextRule, ...] = tuple(rule._replace(guarded=False) for rule in tables.EXIT_RULES if rule.guarded)
 
 
 def _in_logs(case: Case) -> Decision | None:
@@ -145,11 +142,11 @@ def idle_killed(case: Case) -> Decision | None:
     return None
 
 
-def words_of(case: Case, rules: Sequence[TextRule] = tables.EXIT_RULES) -> Evidence | None:
-    """The line of the exception that says most about its reason, where one does."""
+def words_of(case: Case, cause: str = "") -> Evidence | None:
+    """The line of the exception that says most about its reason, where one does; only for `cause` when one is given."""
     error = case.error
-    hit = text.find(text.searchable(error.type, error.message), rules) if error else None
-    return case.said(hit.evidence) if hit else None
+    hit = text.find(text.searchable(error.type, error.message), tables.EXIT_RULES) if error else None
+    return case.said(hit.evidence) if hit and cause in ("", hit.rule.cause) else None
 
 
 def _from_hit(hit: Hit, evidence: Evidence, confidence: Confidence) -> Decision:

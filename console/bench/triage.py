@@ -279,6 +279,9 @@ def _line_of(case: Case, verdict: Verdict) -> Evidence:
     if family == "phase":
         # The type says little of what failed before the agent ran, or in the verifier.
         return exits.words_of(case) or case.raised()
+    if case.error is not None and case.error.message.startswith("Command failed"):
+        # The type was read out of a command's output: the line in it says more than the name.
+        return exits.words_of(case, verdict.cause) or case.raised()
     return case.raised()
 
 

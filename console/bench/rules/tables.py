@@ -133,13 +133,23 @@ HARNESS_BUGS = frozenset(_BUGS.split())
 READ_FROM_OUTPUT = types.OUTPUT_DERIVED | {"NetworkConnectionError", "ApiConnectionClosedError"}
 """Types that Harbor gives by a pattern anywhere in the output of a command: the output has to be asked again."""
 
+HARBORS_WORDS = _rule(
+    "output_words",
+    OutcomeClass.AMBIGUOUS,
+    "output_words",
+    r"rate.?limit|too many requests|usage limit|Quota exceeded|API Error|ServiceUnavailableError|SSL_connect"
+    r"|Connection (?:refused|timed out)|Request timed out|No route to host|curl: \(\d+\)",
+    guarded=False,
+)
+"""What Harbor looks for."""
+
 EXEC_TIMEOUT = re.compile(r"\s*Command timed out after \d+")
 """How sandboxes report a command that used up its own limit, at the beginning of the message."""
 
 UNDECIDED = frozenset({"exit.crash", "exit.killed", "exit.not_found", "type.unknown", "bench.killed"})
 """Rules that only say that nothing said more."""
 
-TABLES = (EXIT_RULES, (IDLE,), VERIFIER_RULES, text.IMAGE_RULES, text.CREATE_RULES, text.VERIFY_RULES)
+TABLES = (EXIT_RULES, (IDLE, HARBORS_WORDS), VERIFIER_RULES, text.IMAGE_RULES, text.CREATE_RULES, text.VERIFY_RULES)
 
 
 def version() -> str:
