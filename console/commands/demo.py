@@ -47,8 +47,7 @@ def demo_main(argv: list[str]) -> int:
     look = look_of(args)
     check_look(look)
     require_engine()
-    run_dir = _run_dir(args.dir)
-    options = _options(run_dir, args.steps, args.seed, args.options)
+    options = _options(_run_dir(args.dir), args.steps, args.seed, args.options)
     refuse(preflight(options, os.environ))
     watch: Watch = "plain" if args.plain else "headless" if args.headless else "console"
     if watch == "console":
@@ -59,7 +58,7 @@ def demo_main(argv: list[str]) -> int:
             watch = "plain"
     code = watch_run(options, watch, look, leave_after=LEAVE_AFTER)
     if watch != "headless":
-        _say_what_next(run_dir)
+        _say_what_next(options.log_path)
     return code
 
 
