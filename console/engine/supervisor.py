@@ -366,9 +366,9 @@ class Engine:
         """Trials first, then what they stand on; the journal last, so that it holds everything."""
         self._end.set()
         self._ending.begin(urgent=False)
-        if not await self._ending.within(self._take_down()):
-            live = self._totals.sandboxes
-            text = f"{live} sandboxes are still being removed as the engine ends: `reap` tells what is left"
+        if not await self._ending.within(self._take_down()) and (live := self._totals.sandboxes):
+            what = f"{live} sandbox{' is' if live == 1 else 'es are'} still being removed"
+            text = f"{what} as the engine ends: `reap` tells what is left"
             log.warning("%s", text)
             with contextlib.suppress(OSError):
                 self.board.emit(ev.Note(text=text, level="warning"))
