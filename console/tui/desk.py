@@ -287,6 +287,8 @@ class Desk:
         reason = self._wrong_mode(action)
         if not reason and action.kind == "command":
             reason = self._no_commands()
+        elif not reason and action.id == "watch":
+            reason = self._no_engine()
         name = action.label or action.id.replace("_", " ")
         return f"{action.key} ({name}){reason}" if action.key and reason else f"{name}{reason}" if reason else ""
 
@@ -304,15 +306,17 @@ class Desk:
             return ": this is a recording, it takes no commands"
         return ": this console is read-only" if self.read_only else ""
 
-    def _no_commands(self) -> str:
+    def _no_engine(self) -> str:
         if self.over:
             return ": the run is over"
-        if self.no_engine:
-            return ": the engine is gone, nobody takes commands"
-        if not self.source.acts:
+        return ": the engine is gone, nobody takes commands" if self.no_engine else ""
+
+    def _no_commands(self) -> str:
+        gone = self._no_engine()
+        if not gone and not self.source.acts:
             holder = next((viewer.author for viewer in self.source.presence if viewer.acts), "somebody else")
             return f": {sanitize(holder, limit=60)} has the watch; {self.keymap.label('watch')} takes it over"
-        return ""
+        return gone
 
     def key_labels(self) -> tuple[tuple[str, str], ...]:
         """(key, label) pairs for the key line, the most important first."""

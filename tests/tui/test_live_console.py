@@ -279,6 +279,8 @@ async def test_the_end_of_the_run_is_shown_and_can_close_the_console(
         await until(pilot, lambda: " FINISHED " in shown(app, screen_lines))
         await pilot.press("x")
         await until(pilot, lambda: app._exit)
+    for action in ("watch", "cancel_trial"):
+        assert app.desk.why_not(app.desk.keymap[action]).endswith(": the run is over")
     assert engine.handler.done == []
     assert farewell(app.source) == "run run-1 finished, exit 0: reward 0.25 in 1 step"
     state, rows = app.source.view.state, app.source.view.history.rows
