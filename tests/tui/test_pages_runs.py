@@ -38,6 +38,8 @@ async def recorded(tmp_path: Path, run_id: str, status: str | None, age: float, 
         ev.RunStarted(run_id=run_id, name=more.get("name", run_id), run_dir=str(path), pid=pid, steps=3)
     )
     engine.step(0)
+    if more.get("resumed"):
+        engine.writer.append(ev.RunStarted(run_id=run_id, name=run_id, run_dir=str(path), pid=pid, steps=3))
     if status is not None:
         engine.finish(status, {"completed": 0, "stopped": 3}.get(status, 7))
     await engine.close()
@@ -103,14 +105,16 @@ async def test_an_empty_list_teaches(app: ConsoleApp, screen_lines, matches_snap
 async def test_the_list(tmp_path: Path, app: ConsoleApp, screen_lines, matches_snapshot, size: tuple[int, int]) -> None:
     await recorded(tmp_path, "night-run", "failed", 7200, name="a\x1b]0;PWNED\x07 very long name of a run that is cut")
     await recorded(tmp_path, "lost-run", None, 90)
+    await recorded(tmp_path, "began-anew", "stopped", 8000, resumed=True)
     async with app.run_test(size=size) as pilot:
         lines = await listed(app, screen_lines)
         await pilot.pause()
     text = "\n".join(lines).replace(str(tmp_path), "/runs")
     assert "PWNED" not in text and "\x1b" not in text
-    assert lines[0].startswith(" Runs  0 live, 2 recorded ")
+    assert lines[0].startswith(" Runs  0 live, 3 recorded ")
     assert lines[2].startswith(">  lost-run ") and " dead " in lines[2] and " 1/3 " in lines[2] and " .250 " in lines[2]
     assert lines[3].startswith("   a very long name") and " failed " in lines[3] and " 2h00 " in lines[3]
+    assert lines[4].startswith("   began-anew ") and " 1/3 " in lines[4], "as `runs` has it, whatever step is under way"
     assert "enter open" in lines[-1]
 
 

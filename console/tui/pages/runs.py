@@ -216,8 +216,8 @@ def _heading(cells: int) -> Line:
 
 def _row(run: RunInfo, cells: int, cursor: str) -> Line:
     name, where = _widths(cells)
-    step = "--" if run.step is None else str(run.step if run.state == "live" else run.steps_done or 0)
-    steps = f"{step}/{'?' if run.steps is None else run.steps}"
+    done = "--" if run.steps_done is None else str(run.steps_done)
+    steps = f"{done}/{'?' if run.steps is None else run.steps}"
     age = short_time(wall_clock() - run.started) if run.started else "--"
     alarm = Span("!", "alert") if run.state == "live" and run.alarms else Span(" ")
     return line(
