@@ -23,7 +23,7 @@ What the parts mean, and what goes wrong without them:
   --tinker-base-model   the name that clients pass as config.model_name; another one is refused
   --lora-rank           the largest rank; a client that asks for more is refused (the cookbook's default is 32)
   --target-modules      what adapters train; the cookbook asks for attn, mlp and unembed, so all three are needed
-  --n-adapters          models in training at a time; an engine that crashed holds its slot for up to 330 s
+  --n-adapters          models in training at a time; the slot of a run that ended is held for up to 330 s
   --max-tokens-per-gpu, --max-position-embeddings, --sglang-context-length
                         the window of trainer and sampler; with context parallelism of 1, 7 tokens less can be sampled,
                         and tensor parallelism does not raise it
@@ -68,8 +68,14 @@ def miles_command(arguments: argparse.Namespace) -> str:
     """The command, as lines for a shell, with the client's options in comments.
 
     Raises:
-        UsageError: the checkpoint's directory does not tell the model's name or type.
+        UsageError: the checkpoint's directory does not tell the model's name or type, or the window holds nothing.
     """
+    least = MILES_RESERVED_TOKENS + 2  # a token of a prompt and one that is sampled
+    if arguments.window < least:
+        raise UsageError(
+            f"--window {arguments.window}: too small, the gateway keeps {MILES_RESERVED_TOKENS} tokens of it to itself; "
+            f"give {least} or more"
+        )
     last = _last_part(arguments.checkpoint)
     if not last.startswith("Qwen") and None in (arguments.name, arguments.model_type):
         raise UsageError(

@@ -221,6 +221,7 @@ def test_a_path_with_spaces_stays_one_word() -> None:
         (["miles"], "--checkpoint: see `quarterdeck gateway command miles --help`"),
         (["miles", "--checkpoint", "/m/Llama-8B"], "give --name and --model-type"),
         (["miles", "--checkpoint", "/m/Qwen3-8B", "--rank", "0"], "--rank: '0' is not a number of 1 or more"),
+        (["miles", "--checkpoint", "/m/Qwen3-8B", "--window", "8"], "--window 8: too small"),
         (["miles", "--checkpoint", "/m/Qwen3-8B", "--modules", "attn,head"], "is not some of attn,mlp,unembed"),
         (["miles", "--checkpoint", "/m/Qwen3-8B", "--what"], "unrecognized arguments: --what"),
     ],
@@ -229,6 +230,10 @@ def test_a_command_that_cannot_be_made(words: list[str], said: str) -> None:
     with pytest.raises(UsageError) as caught:
         command_text(words)
     assert said in str(caught.value) and "\n" not in str(caught.value) and caught.value.exit_code == 2
+
+
+def test_the_smallest_window_has_room_for_a_prompt_and_a_sample() -> None:
+    assert "console.context_window=2\n" in command_text(["miles", "--checkpoint", "/m/Qwen3-8B", "--window", "9"])
 
 
 def test_a_layout_that_the_cookbook_does_not_ask_for_is_said() -> None:
