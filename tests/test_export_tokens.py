@@ -162,6 +162,9 @@ def test_a_file_is_there_whole_or_not_at_all(run: Path, export, tmp_path: Path) 
     assert export(run, "--tokens", "-o", target, "--step", "9")[0] == 2 and not target.exists()
     assert export(run, "--tokens", "-o", target)[0] == 0 and len(target.read_text().splitlines()) == 4
     assert "--force overwrites" in export(run, "--tokens", "-o", target)[2]
+    plain = tmp_path / "calls"  # a name that tells nothing: tokens have one format
+    assert export(run, "--tokens", "--calls", "-o", plain)[0] == 0 and len(plain.read_text().splitlines()) > 4
+    assert "add --format" in export(run, "-o", tmp_path / "steps")[2]
     assert [name for name in os.listdir(tmp_path) if "out" in name] == ["out.jsonl"]
 
 

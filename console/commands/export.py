@@ -134,6 +134,8 @@ def _format(args: argparse.Namespace) -> str:
     if args.output in (None, "-"):
         return "json"
     suffix = Path(args.output).suffix.lower()
+    if suffix not in _SUFFIXES and args.tokens:  # which have one format
+        return "json"
     if suffix not in _SUFFIXES:
         raise UsageError(f"-o {args.output}: its name tells no format; add --format {', '.join(FORMATS)}")
     return _SUFFIXES[suffix]
