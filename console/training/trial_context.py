@@ -87,7 +87,8 @@ class PolicyStopError(QuarterdeckError):
 
     def __init__(self, where: str, task: str, verdict: Verdict, exception: str | None) -> None:
         parts = [f"{where} ({task}): {verdict.outcome.value.replace('_', ' ')}"]
-        parts += [x for x in (verdict.cause, exception) if x]
+        named = exception is not None and verdict.evidence.startswith(exception)  # it is said once
+        parts += [x for x in (verdict.cause, None if named else exception) if x]
         super().__init__(" ".join(parts) + (f": {verdict.evidence}" if verdict.evidence else ""))
         self.exit_code = STOP_EXIT_CODES.get(verdict.outcome, 4)
         self.verdict = verdict
