@@ -91,8 +91,8 @@ def _key(env: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding(
             code="gateway.key",
             object="TINKER_API_KEY",
-            message="is not set, and the Tinker gateway asks for it",
-            remedy="export TINKER_API_KEY",
+            message="is not set; the Tinker SDK asks for one, whatever the gateway does with it",
+            remedy="export TINKER_API_KEY=tml-...",
         )
     elif not key.startswith(KEY_FORMS):
         yield Finding(

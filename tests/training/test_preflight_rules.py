@@ -184,6 +184,7 @@ def test_a_tasks_directory_without_tasks(words: list[str], tmp_path: Path) -> No
 def test_keys_are_named_and_never_shown(words: list[str], tmp_path: Path) -> None:
     (finding,) = found(words, env={})
     assert (finding.code, finding.object) == ("gateway.key", "TINKER_API_KEY")
+    assert "the Tinker SDK asks for one" in finding.message, "gateways without keys are served too"
     assert found(words, env={"TINKER_API_KEY": "  "})[0].code == "gateway.key"
     (tmp_path / "trial.json").write_text(json.dumps(TRIAL | {"environment": {"type": "e2b"}}))
     listen = ("harbor.listen_host=0.0.0.0", "harbor.allow_insecure=true")
