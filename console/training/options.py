@@ -67,8 +67,8 @@ class ConsoleOptions(msgspec.Struct, frozen=True, kw_only=True):
     slot_wait: Annotated[
         float,
         Meta(
-            description="Seconds the run waits at its start for a model slot of the gateway, which an engine that "
-            "crashed holds until its lease ends; 0 for not at all."
+            description="Seconds the run waits at its start for a model slot of the gateway, which the engine "
+            "before it, however it ended, holds until its lease ends; 0 for not at all."
         ),
     ] = 600.0
     embedded_model: Annotated[
