@@ -73,7 +73,7 @@ def miles_command(arguments: argparse.Namespace) -> str:
     least = MILES_RESERVED_TOKENS + 2  # a token of a prompt and one that is sampled
     if arguments.window < least:
         raise UsageError(
-            f"--window {arguments.window}: too small, the gateway keeps {MILES_RESERVED_TOKENS} tokens of it to itself; "
+            f"--window {arguments.window}: too small, for {MILES_RESERVED_TOKENS} tokens of it are the gateway's own; "
             f"give {least} or more"
         )
     last = _last_part(arguments.checkpoint)
