@@ -33,6 +33,7 @@ tools
   reap      list and remove sandboxes that a run left behind
   keys      the console's keys; checks a file with others
   gateway   serve     the embedded CPU gateway on its own
+            command   the command line that starts a Miles gateway
 
 Leaving the console (q, d, a dropped line) never stops a run. Exit codes:
 0 completed, 2 usage or preflight, 3 stopped by the operator, 4 stopped by

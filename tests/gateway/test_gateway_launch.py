@@ -16,6 +16,7 @@ import httpx
 import psutil
 import pytest
 
+from console import cli
 from console.errors import GatewayLostError
 from console.gateway.embedded.launch import start_embedded
 from console.gateway.embedded.serve import main
@@ -108,6 +109,11 @@ def test_bad_options_exit_2(arguments: list[str], capsys: pytest.CaptureFixture[
     assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("error: ") and err.count("\n") == 1
+
+
+def test_the_first_help_names_both_of_its_commands() -> None:
+    tools = cli.HELP.partition("\n  gateway ")[2]
+    assert [line.split()[0] for line in tools.splitlines()[:2]] == ["serve", "command"]
 
 
 def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
