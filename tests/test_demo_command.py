@@ -30,7 +30,9 @@ def ends_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("where", ["new", "dir", "option", "both"])
-def test_it_names_the_directory_in_which_the_run_is(where: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_it_names_the_directory_in_which_the_run_is(
+    where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = {
         "new": [],
         "dir": [f"--dir={tmp_path / 'D'}"],

@@ -19,10 +19,10 @@ import msgspec
 from console.commands.look import add_look, look_of
 from console.commands.options_file import run_dir_of
 from console.commands.parsing import Parser, say, table
-from console.commands.start import planned_steps, preflight_findings, start
+from console.commands.start import planned_steps, preflight_findings, start, warn
 from console.commands.train import split_flags, tell
 from console.errors import QuarterdeckError, RecordingError, UsageError
-from console.findings import Finding, refuse
+from console.findings import WARNING, Finding, refuse
 from console.launching import OPTIONS_FILE, new_run_id, recorded_options, require_engine
 from console.records.checkpoint_list import Checkpoint, list_checkpoints
 from console.records.manifest import Ancestor, Manifest, read_manifest, write_manifest
@@ -32,6 +32,7 @@ from console.training import fingerprints
 from console.training.embedded_store import copy_checkpoint, expiry, find_checkpoint, store_of
 from console.training.options import RunOptions, parse
 from console.training.resume_check import fork_check
+from console.training.resume_losses import lost_to_fork
 
 DESCRIPTION = """\
 Starts a new run from a checkpoint of RUN, with RUN's own options and those that you change. The new run goes on at the
@@ -45,6 +46,7 @@ examples:  quarterdeck fork RUN --list
            quarterdeck fork RUN --at final --weights-only config.dataset_builder.tasks_dir=harder \\
                config.log_path=runs/harder
 """
+LAST = "last"
 _SHOWN = 8
 """Checkpoints that a refusal lists."""
 
@@ -56,7 +58,7 @@ def fork_main(argv: Sequence[str]) -> int:
     parser.add_argument(
         "options", nargs="*", metavar="key=value", help="options that change; config.log_path is needed"
     )
-    parser.add_argument("--at", default="last", metavar="CHECKPOINT", help="its name, its step, or last (default)")
+    parser.add_argument("--at", default=LAST, metavar="CHECKPOINT", help="its name, its step, or last (default)")
     parser.add_argument("--weights-only", action="store_true", help="step 0 and a fresh optimizer, on these weights")
     parser.add_argument("--list", action="store_true", help="list the checkpoints of RUN and start nothing")
     parser.add_argument("--check", action="store_true", help="make every check, print all findings, start nothing")
@@ -72,16 +74,19 @@ def fork_main(argv: Sequence[str]) -> int:
     run_dir = run_dir_of(args.run)
     parent = recorded_options(run_dir)
     listed = list_checkpoints(run_dir)
+    lost = lost_to_fork(run_dir)
     if args.list:
-        return _list(listed, parent, run_dir, args.json)
-    chosen = _chosen(listed, args.at, parent, run_dir)
+        return _list(listed, parent, run_dir, lost, args.json)
+    chosen = _chosen(listed, args.at, parent, run_dir, lost)
     options = _options(parent, args.options, chosen, args.weights_only)
     _refuse_place(options.log_path, run_dir)
     fork = Fork(run_dir, parent, chosen, options, optimizer=not args.weights_only)
     require_engine()
+    found = [*_of_lost(lost, args.at), *fork.findings()]
     if args.check:
-        return tell([*fork.findings(), *preflight_findings(options, os.environ, whole=True)], args.json)
-    refuse(fork.findings())
+        return tell([*found, *preflight_findings(options, os.environ, whole=True)], args.json)
+    refuse(found)
+    warn(found)
     try:
         return start(options, watch, look_of(args), before=fork.seed)
     except QuarterdeckError as error:
@@ -235,16 +240,27 @@ def _refuse_place(target: Path, run_dir: Path) -> None:
         raise UsageError(f"{where}: exists and is not empty; name a new directory")
 
 
-def _chosen(listed: list[Checkpoint], wanted: str, options: RunOptions, run_dir: Path) -> Checkpoint:
+def _of_lost(lost: Finding | None, wanted: str) -> list[Finding]:
+    """The last checkpoint is not the one that is found: that matters when it is meant."""
+    if lost is None:
+        return []
+    return [lost if wanted == LAST else msgspec.structs.replace(lost, level=WARNING, remedy="")]
+
+
+def _chosen(
+    listed: list[Checkpoint], wanted: str, options: RunOptions, run_dir: Path, lost: Finding | None
+) -> Checkpoint:
     """The newest checkpoint of that name, path or step. Raises `UsageError` when there is none, or it is gone."""
     if not listed:
+        refuse([] if lost is None else [lost])
         raise UsageError(f"{run_dir}: the run has no checkpoint yet; `quarterdeck ctl RUN checkpoint` saves one")
-    fits = listed if wanted == "last" else [c for c in listed if wanted in (c.name, c.state_path)]
+    fits = listed if wanted == LAST else [c for c in listed if wanted in (c.name, c.state_path)]
     if not fits and wanted.isascii() and wanted.isdigit():
         fits = [c for c in listed if c.step == int(wanted)]
     if not fits:
         names = ", ".join(f"{c.name} (step {c.step})" for c in listed[-_SHOWN:])
-        raise UsageError(f"--at {wanted}: no such checkpoint; there are {names}: --list shows all")
+        more = "" if lost is None else f"; {lost.line()}"
+        raise UsageError(f"--at {wanted}: no such checkpoint; there are {names}: --list shows all{more}")
     gone = _gone(fits[-1], options, _expiring(run_dir))
     if gone:
         raise UsageError(f"--at {wanted}: checkpoint {fits[-1].name} {gone}; --list shows the others")
@@ -280,14 +296,15 @@ def _expiring(run_dir: Path) -> bool | None:
         return None
 
 
-def _list(listed: list[Checkpoint], options: RunOptions, run_dir: Path, as_json: bool) -> int:
+def _list(listed: list[Checkpoint], options: RunOptions, run_dir: Path, lost: Finding | None, as_json: bool) -> int:
+    warn([] if lost is None else [msgspec.structs.replace(lost, level=WARNING)])
     expiring = _expiring(run_dir)
     if as_json:
         records = [msgspec.to_builtins(c) | {"gone": _gone(c, options, expiring) or None} for c in listed]
         say(json.dumps(records, indent=2))
         return 0
     if not listed:
-        say(f"no checkpoints yet in {sanitize(str(run_dir))}")
+        say(f"no checkpoints {'yet' if lost is None else 'that can be read'} in {sanitize(str(run_dir))}")
         return 0
     rows = [("CHECKPOINT", "STEP", "KIND", "SAVED", "STATE", "PATH")]
     for c in listed:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -112,9 +112,7 @@ def start(
     require_engine()
     findings = preflight_findings(options, os.environ, whole=False)
     refuse(findings)
-    for finding in findings:
-        if finding.level == WARNING:
-            sys.stderr.write(f"quarterdeck: warning: {finding.line()}\n")
+    warn(findings)
     checkpoint = last_checkpoint(options.log_path)
     planned = checkpoint is not None and checkpoint["batch"] >= planned_steps(options)
     if checkpoint is not None and planned and not _owes(options.log_path, checkpoint):
@@ -122,6 +120,13 @@ def start(
     refuse_unbound(options)
     before()
     return watch_run(options, watch, look)
+
+
+def warn(findings: Iterable[Finding]) -> None:
+    """Say on standard error what the operator should know, and what forbids nothing."""
+    for finding in findings:
+        if finding.level == WARNING:
+            sys.stderr.write(f"quarterdeck: warning: {finding.line()}\n")
 
 
 def _owes(run_dir: Path, checkpoint: dict[str, Any]) -> bool:

@@ -23,6 +23,7 @@ from console.training import fingerprints
 from console.training.embedded_store import find_checkpoint, store_of
 from console.training.options import RunOptions
 from console.training.preflight_capture import finding_of
+from console.training.resume_losses import lost_checkpoint
 
 _NAMED = 4
 """Tasks or keys that a finding names; of more it says how many."""
@@ -162,15 +163,9 @@ def _steps(options: RunOptions, at: Standing) -> Iterator[Finding]:
 def _checkpoint(options: RunOptions, run_dir: Path, held: _Held) -> Iterator[Finding]:
     """Whether the last checkpoint is known, and whether an embedded gateway will find it; another one is not asked."""
     rows = held.rows
-    saved = held.view.state.checkpoints[-1:] if held.view is not None else []
-    if saved and saved[0].step > max((int(row["batch"]) for row in rows), default=-1):
-        row = json.dumps({"name": saved[0].name, "batch": saved[0].step, "state_path": saved[0].path})
-        yield Finding(
-            code="resume.checkpoint",
-            object=str(run_dir / "checkpoints.jsonl"),
-            message=f"is damaged: it lacks checkpoint {saved[0].name}, which was saved after step {saved[0].step}",
-            remedy=f"put it back from a copy, or append the line {row}",
-        )
+    lost = lost_checkpoint(run_dir, held.view.state.checkpoints if held.view is not None else [], rows)
+    if lost is not None:
+        yield lost
         return
     if not options.embedded or not rows:
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -226,10 +227,71 @@ def test_an_expired_checkpoint_is_refused_and_listed_as_that(parent, capsys):
     assert [r["gone"] for r in json.loads(capsys.readouterr().out)] == [None, None, None]
 
 
-def test_a_run_without_a_checkpoint_cannot_be_forked(parent):
+def test_a_run_without_a_checkpoint_cannot_be_forked(parent, capsys):
     (parent / "checkpoints.jsonl").unlink()
+    shutil.rmtree(parent / "journal")
+    assert fork_main([str(parent), "--list"]) == 0
+    assert capsys.readouterr().out.startswith("no checkpoints yet in ")
     with pytest.raises(UsageError, match="has no checkpoint yet"):
         fork_main([str(parent), f"config.log_path={parent.with_name('new')}"])
+
+
+def keep_rows(run_dir: Path, count: int) -> None:
+    """So many rows of the checkpoints are left whole, the next one is torn."""
+    path = run_dir / "checkpoints.jsonl"
+    rows = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(rows[:count]) + rows[count][:30])
+
+
+LOST = "checkpoints.jsonl: is damaged: it lacks checkpoint final, which was saved after step 6"
+
+
+@pytest.mark.parametrize(
+    ("kept", "at", "said"),
+    [
+        (2, [], LOST),
+        (2, ["--at", "last"], LOST),
+        (2, ["--at", "final"], "--at final: no such checkpoint; there are 000002 (step 2), 000004 (step 4): "),
+        (2, ["--at", "final"], LOST),
+        (0, [], LOST),
+        (0, ["--at", "2"], LOST),
+    ],
+)
+def test_no_older_checkpoint_stands_in_for_the_last_one(parent: Path, kept: int, at: list[str], said: str) -> None:
+    keep_rows(parent, kept)
+    with pytest.raises(UsageError) as refused:
+        fork_main([str(parent), *at, f"config.log_path={parent.with_name('new')}", "--headless"])
+    assert said in str(refused.value)
+    assert 'append the line {"name": "final", "batch": 6, "state_path": "tinker://m/weights/final"}' in str(
+        refused.value
+    )
+    assert not parent.with_name("new").exists()
+
+
+def test_an_earlier_checkpoint_can_be_forked_and_the_loss_is_told(parent, capsys, monkeypatch):
+    keep_rows(parent, 2)
+    monkeypatch.setattr("console.commands.fork.start", lambda *_, **__: 0)
+    monkeypatch.setattr("console.commands.fork.preflight_findings", lambda *_, **__: [])
+    words = [str(parent), f"config.log_path={parent.with_name('new')}", "--headless"]
+    assert fork_main([*words, "--at", "4"]) == 0
+    assert capsys.readouterr().err == f"quarterdeck: warning: {parent}/{LOST}\n"
+    assert fork_main([*words, "--at", "4", "--check"]) == 0
+    assert f"warning resume.checkpoint           {parent}/{LOST}\n" == capsys.readouterr().out
+    assert fork_main([*words, "--check"]) == 2
+    assert capsys.readouterr().out.startswith(f"error   resume.checkpoint           {parent}/{LOST}; ")
+
+
+@pytest.mark.parametrize("kept", [2, 0])
+def test_a_list_tells_which_checkpoint_is_lost(parent, capsys, kept):
+    keep_rows(parent, kept)
+    assert fork_main([str(parent), "--list", "--json"]) == 0
+    listed = capsys.readouterr()
+    assert len(json.loads(listed.out)) == kept
+    assert listed.err.startswith(f"quarterdeck: warning: {parent}/{LOST}; put it back from a copy, ")
+    assert fork_main([str(parent), "--list"]) == 0
+    listed = capsys.readouterr()
+    assert LOST in listed.err
+    assert kept or listed.out == f"no checkpoints that can be read in {parent}\n"
 
 
 def test_a_fork_is_made_whole_or_not_at_all(parent):
