@@ -10,7 +10,6 @@ import msgspec
 
 from console.bench.attempts import RULES
 from console.bench.figures import modes
-from console.bench.figures.measure import measure
 from console.bench.figures.usage import Spread, Usage, spread, usage
 from console.bench.merge import DEFAULT, Merged, MergedGroup, merge
 from console.bench.model import Figures, Judged
@@ -107,6 +106,8 @@ def tally_merged(merged: Merged, wanted: Sequence[modes.Mode]) -> Tally:
 
 
 def _group(group: MergedGroup, wanted: Sequence[modes.Mode]) -> GroupTally:
+    from console.bench.figures.measure import measure  # scipy takes a second, which a kept tally does not need
+
     name: Identity = group.group
     return GroupTally(
         agent=name.agent,
