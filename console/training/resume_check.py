@@ -21,9 +21,10 @@ from console.records.sandbox_ledger import LEDGER
 from console.state.reduce import RunView
 from console.training import fingerprints
 from console.training.embedded_store import find_checkpoint, store_of
-from console.training.options import RunOptions
+from console.training.options import REDACTED, RunOptions
 from console.training.preflight_capture import finding_of
 from console.training.resume_losses import lost_checkpoint
+from console.training.schema import load_schema
 
 _NAMED = 4
 """Tasks or keys that a finding names; of more it says how many."""
@@ -302,8 +303,26 @@ def _shown(value: str | None) -> str:
 
 
 def _fork(options: RunOptions, key: str | None = None) -> str:
-    change = "" if key is None else f"{shlex.quote(f'{key}={_given(options.value(key))}')} "
-    return f"quarterdeck fork {shlex.quote(str(options.log_path))} {change}config.log_path=NEW"
+    """The command that makes a new run with these options. A fork begins with the run's own: the others are named."""
+    words = [f"{name}={_given(options.value(name))}" for name in _changed(options, key)]
+    place = shlex.quote(str(options.log_path))
+    return " ".join(["quarterdeck fork", place, *map(shlex.quote, words), "config.log_path=NEW"])
+
+
+def _changed(options: RunOptions, key: str | None) -> list[str]:
+    """The options that the run's last engine did not have, and `key`; none that no fork takes or nobody may see."""
+    keys = [] if key is None else [key]
+    try:
+        before = recorded_options(options.log_path)
+    except UsageError:  # then the run cannot be forked either
+        return keys
+    shown = options.overrides()
+    for name in (*before.given, *options.given):
+        if name == "config.log_path" or name in _ANEW or load_schema().get(name) is None:
+            continue
+        if options.value(name) != before.value(name) and REDACTED not in str(shown.get(name)):
+            keys.append(name)
+    return list(dict.fromkeys(keys))
 
 
 def _given(value: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -294,6 +295,46 @@ def test_the_embedded_model_must_be_the_same_and_its_checkpoint_there(made: Made
     (model / "model.safetensors").write_text("other")
     (other,) = made.found()
     assert other.code == "resume.model" and "model.safetensors differs" in other.message
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["config.dataset_builder.tasks_dir={root}/harder ones"],
+        ["config.dataset_builder.tasks_dir={root}/harder ones", "config.learning_rate=1e-4", "harbor.train=main"],
+        ["config.learning_rate=1e-4", "harbor.max_calls=3", 'config.loss_fn_config={{"clip_low_threshold": 0.8}}'],
+        ["config.dataset_builder.shuffle_seed=None", "config.remove_constant_reward_groups=false"],
+        ["harbor.trial_config={root}/other.json", "config.max_steps=None", "config.learning_rate=1e-4"],
+    ],
+)
+def test_the_fork_that_is_proposed_has_what_the_user_gave(made: Made, given: list[str]) -> None:
+    """And nothing else: it begins with the run's own options."""
+    shutil.copytree(made.root / "tasks", made.root / "harder ones")
+    _touch(made.root / "harder ones/two/more")
+    (made.root / "other.json").write_text(json.dumps(TRIAL | {"timeout_multiplier": 2.0}))
+    made.words += ["config.dataset_builder.shuffle_seed=3", "config.remove_constant_reward_groups=true"]
+    made.began()
+    before = parse(made.words)
+    before.write(made.run_dir / "options.json")
+    wanted = parse([word.format(root=made.root) for word in given], base=before)
+    found = check(wanted, made.run_dir)
+    assert errors(found)
+    for finding in errors(found):
+        command, _, words = finding.remedy.partition("quarterdeck fork ")[2].partition(" ")
+        assert command == str(made.run_dir)
+        *words, place = shlex.split(words)
+        assert place == "config.log_path=NEW" and len(words) == len(given)
+        assert parse(words, base=before).overrides() == wanted.overrides()
+
+
+def test_a_fork_that_is_proposed_shows_no_secret_and_not_what_no_fork_can_change(made: Made) -> None:
+    made.began()
+    parse(made.words).write(made.run_dir / "options.json")
+    (made.root / "tasks/two/more").touch()
+    found = made.found("config.lora_rank=8", "console.ping_url=https://ping.example/abcdef", "harbor.train=main")
+    assert {f.object for f in found} == {"config.dataset_builder.tasks_dir", "config.lora_rank", "harbor.train"}
+    forks = [f.remedy.partition("quarterdeck fork ")[2] for f in found if "quarterdeck fork" in f.remedy]
+    assert forks == [f"{made.run_dir} harbor.train=main config.log_path=NEW"] * 2
 
 
 def test_fewer_steps_than_are_trained(made: Made) -> None:
