@@ -79,8 +79,8 @@ class Case:
     def phase(self) -> str | None:
         """The phase in which the exception happened, None when nothing tells.
 
-        By the time at which it was recorded; by the functions in its traceback where that is unknown, and for a step's,
-        as steps repeat their phases; else the last phase that began.
+        By the time at which it was recorded; by the functions in its traceback where that is unknown, and with steps,
+        which repeat their phases; else the agent's phase of a step, or the last phase that began.
         """
         error = self.error
         if error is None:
@@ -91,6 +91,8 @@ class Case:
         for name, frames in _FRAMES:
             if frames.search(error.traceback):
                 return name
+        if self.trial.steps and "agent" in began:
+            return "agent"
         return next((name for name in reversed(_ORDER) if name in began), None)
 
     @property

@@ -92,6 +92,11 @@ def test_a_timeout_long_before_its_limit_is_somebody_elses(judged: Judge) -> Non
     assert "31" in found.evidence.text and "900" in found.evidence.text
 
 
+def test_a_limit_that_nobody_recorded_proves_nothing(judged: Judge) -> None:
+    found = judged(1.0, error=("AgentTimeoutError", ""), seconds={"agent": 31})
+    assert found.trial.agent_timeout is None and (kind(found), found.reward) == ("agent_timeout", 1.0)
+
+
 def test_only_one_reward_or_the_one_that_was_asked_for(judged: Judge) -> None:
     assert (kind(judged(rewards={"score": 0.5})), judged(rewards={"score": 0.5}).reward) == ("completed", 0.5)
     both = judged(rewards={"reward": 1.0, "speed": 0.2})
@@ -282,6 +287,16 @@ def test_the_agents_own_log_says_why(judged: Judge, name: str) -> None:
     check_line(found)
 
 
+def test_lines_are_counted_from_the_beginning_of_a_long_log(judged: Judge) -> None:
+    log = "step 1 of many, which are all the same\n" * 9_000 + "Error: 401 Unauthorized\n"
+    found = judged(0.0, error=(EXIT, exited(1)), files={"agent/x.txt": log})
+    assert found.evidence.line == 9_001
+    check_line(found)
+    very = log * 30
+    found = judged(0.0, error=(EXIT, exited(1)), files={"agent/x.txt": very})
+    assert (kind(found), found.evidence.line) == ("configuration/key", None)
+
+
 def test_an_agents_work_is_not_why_it_ended(judged: Judge) -> None:
     log = "Error: HTTP 401 Unauthorized\n" + "it works on\n" * 400
     assert kind(judged(0.0, error=(EXIT, exited(1)), files={"agent/x.txt": log})) == "agent_failure/crash"
@@ -332,6 +347,18 @@ def test_a_word_in_the_agents_work_is_no_rate_limit(judged: Judge) -> None:
     assert kind(true) == "infrastructure/api"
     cut = judged(0.0, error=("ApiRateLimitError", exited(1, stdout=f"{work} ... [400 chars truncated] ... bye")))
     assert kind(cut) == "infrastructure/api"
+
+
+def test_a_type_out_of_the_output_is_shown_with_its_line(judged: Judge) -> None:
+    output = "begin\nError: Incorrect API key provided\nend"
+    found = judged(error=("AgentAuthenticationError", exited(1, output)))
+    assert (kind(found), found.evidence.text) == ("configuration/key", "Error: Incorrect API key provided")
+    check_line(found)
+
+
+def test_an_error_line_of_the_service_that_no_rule_knows(judged: Judge) -> None:
+    found = judged(error=("UnknownApiError", exited(1, "API Error: something new")))
+    assert (kind(found), found.rule, found.confidence) == ("infrastructure/api", "type.api", "medium")
 
 
 # --- sandboxes -----------------------------------------------------------------------------------------------------
@@ -512,6 +539,8 @@ def test_a_cancelled_trial(judged: Judge, phase: str, tmp_path: Path) -> None:
     found = judged(error=("CancelledError", ""), phase=phase)
     assert (kind(found), found.rule) == ("cancelled/operator", "bench.cancelled")
     check_line(found)
+    going_on = JobRecord(path=tmp_path, name="j", finished=False)
+    assert kind(judged(error=("CancelledError", ""), phase=phase, job=going_on)) == "cancelled/operator"
     ended = JobRecord(path=tmp_path, name="j", finished=True)
     killed = judged(error=("CancelledError", ""), phase=phase, job=ended)
     assert (kind(killed), killed.rule) == ("infrastructure/runner", "bench.cancelled_finished")
@@ -539,6 +568,8 @@ def test_an_exception_after_the_end_leaves_the_reward(tmp_path: Path) -> None:
         (("SandboxError", "gone"), "infrastructure/sandbox"),
         ((EXIT, exited(1, "Error: 401 Unauthorized")), "configuration/key"),
         (("AgentTimeoutError", "Agent execution timed out after 60.0 seconds"), "agent_timeout"),
+        (("OddError", "odd"), "agent_failure/crash"),
+        (("RuntimeError", "Command timed out after 60 seconds"), "agent_failure/exec_timeout"),
     ],
 )
 def test_an_error_that_only_a_step_has(judged: Judge, error: Any, expected: str) -> None:
@@ -554,6 +585,27 @@ def test_an_error_that_only_a_step_has(judged: Judge, error: Any, expected: str)
     assert error[0] in lines[(found.evidence.line or 0) - 1]
     assert "SandboxError in three" in found.notes["bench.more_errors"]
     assert kind(judged(rewards={"reward": 0.5}, steps=steps[:1])) == "completed"
+
+
+@pytest.mark.parametrize(
+    ("frame", "expected"),
+    [
+        ("_verify_with_timeout", "infrastructure/sandbox"),
+        ("_run_agent_phase", "agent_failure/crash"),
+        ("_setup_agent_environment", "infrastructure/sandbox"),
+    ],
+)
+@pytest.mark.parametrize("steps", [True, False])
+def test_a_traceback_tells_the_phase_where_no_time_does(tmp_path: Path, frame: str, expected: str, steps: bool) -> None:
+    job = HarborJob(tmp_path / "job")
+    error = ("RuntimeError", "odd")
+    one = {"name": "one", "error": error, "rewards": {"reward": 0.0}}
+    path = job.trial("a/b", steps=[one]) if steps else job.trial("a/b", 0.0, error=error)
+    result = json.loads((path / "result.json").read_text())
+    info = result["step_results"][0]["exception_info"] if steps else result["exception_info"]
+    info |= {"exception_traceback": f'  File "harbor/trial/trial.py", line 9, in {frame}\n', "occurred_at": None}
+    put(path / "result.json", result)
+    assert kind(judge(read_trial(job.path, path))) == expected
 
 
 def test_the_last_steps_verifier_is_looked_at(judged: Judge) -> None:

@@ -80,6 +80,13 @@ def test_a_shell_that_no_agent_of_the_job_can_use() -> None:
     assert "dash" not in codes(Made(every=4.0).add(9, "agent_failure/crash", "x"))["same_failure"].remedy
 
 
+def test_tasks_are_not_named_again_for_what_the_whole_job_has() -> None:
+    made = Made(every=4.0)
+    for number in range(12):
+        made.add(2, "infrastructure/setup", "pipefail", task=f"task-{number}")
+    assert set(codes(made, concurrent=1)) == {"same_failure"}
+
+
 def test_a_common_failure_needs_half_of_the_early_trials() -> None:
     half = Made(every=4.0).add(5, "infrastructure/setup", "no").add(5, "completed")
     assert "5 of the 10" in codes(half)["same_failure"].text

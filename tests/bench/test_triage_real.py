@@ -234,7 +234,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     tasks = [write(root / "tasks", name, told) for name, told in TASKS.items()]
     two = {
         "steps/one/instruction.md": "{}",
-        "steps/two/instruction.md": json.dumps(fails(1, "Error: 401 Unauthorized")),
+        "steps/two/instruction.md": json.dumps({"error": "OddError: odd"}),
     }
     steps = Told({}, ZERO, "", None, "", "", more=STEPS, files=tuple(two.items()))
     tasks.append(write(root / "tasks", "two-steps", steps))
@@ -300,7 +300,7 @@ def test_what_harbor_wrote(verdicts: dict[str, Judged], name: str) -> None:
 
 def test_a_step_that_failed(verdicts: dict[str, Judged]) -> None:
     found = verdicts["two-steps"]
-    assert (kind(found), found.trial.errors[0].step) == ("configuration/key", "two")
+    assert (kind(found), found.trial.errors[0].step) == ("agent_failure/crash", "two")
     assert found.evidence.file == "result.json" and found.evidence.line
 
 
