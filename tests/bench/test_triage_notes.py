@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import tracemalloc
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -144,3 +146,27 @@ def test_class_and_cause_are_trainings(judged, phase: str, kind: str, message: s
     assert (found.outcome, found.cause) == (training.outcome, training.cause), found.rule
     if training.scored:
         assert found.reward == training.reward
+
+
+def test_files_that_nobody_should_open(tmp_path: Path) -> None:
+    job = HarborJob(tmp_path / "job")
+    error = (EXIT, "Command failed (exit 1): x\nstdout: None\nstderr: None")
+    path = job.trial("tb/fix-git", 0.0, error=error)
+    outside = tmp_path / "outside.txt"
+    outside.write_text("Error: 401 Unauthorized\n")
+    (path / "agent").mkdir()
+    (path / "agent" / "link.txt").symlink_to(outside)
+    os.mkfifo(path / "agent" / "pipe.txt")
+    (path / "agent" / "around").symlink_to(path)
+    (path / "verifier" / "test-stdout.txt").symlink_to(outside)
+    with (path / "agent" / "long.txt").open("wb") as file:
+        file.truncate(2 << 30)
+    assert judge(read_trial(job.path, path)).rule == "exit.crash"
+    with (path / "agent" / "long.txt").open("ab") as file:
+        file.write(b"\nError: 504 Gateway Time-out\n")
+    tracemalloc.start()
+    found = judge(read_trial(job.path, path))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (found.cause, found.evidence.file, found.evidence.line) == ("api", "agent/long.txt", None)
+    assert most < 8 << 20
