@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent / "control"))
 
 from small_engine import SmallEngine
 
+from console.cli import run as quarterdeck
 from console.control.messages import last_word
 from console.control.runs import find_run
 from console.headless import end_of, follow_headless
@@ -258,6 +259,19 @@ def test_an_engine_that_died(run_dir):
     done = json.loads(out.splitlines()[-1])
     assert code == 7 and (done["status"], done["exit_code"], done["steps"]) == ("failed", 7, 2)
     assert done["reason"] == "the engine died in step 1"
+
+
+def test_an_end_that_cannot_be_read_is_no_death(run_dir, capsys):
+    recorded(run_dir)
+    (chunk,) = (run_dir / "journal").glob("*.zst")
+    os.truncate(chunk, chunk.stat().st_size - 4)
+    said = "its end cannot be read: the journal is damaged"
+    code, out, _ = report(find_run(str(run_dir)))
+    done = json.loads(out.splitlines()[-1])
+    assert code == 10 and (done["status"], done["exit_code"], done["reason"]) == ("unknown", 10, said)
+    assert report(find_run(str(run_dir)), plain=True)[1].endswith(f"steps: {said}\n")
+    assert quarterdeck(["ctl", str(run_dir), "status"]) == 0
+    assert capsys.readouterr().out.splitlines()[0].endswith(f", damaged: {said}")
 
 
 def test_an_ascii_terminal_gets_what_it_can_show(run_dir):

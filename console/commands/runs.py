@@ -20,6 +20,7 @@ states:
   live      its engine runs        finished  it ended by itself
   stopped   ended by the operator or by policy      failed  ended by an error
   dead      its engine died without a word; the journal is intact up to there
+  damaged   its end cannot be read: the journal is damaged
   gone      its directory was removed (only with --all)
 
 examples:

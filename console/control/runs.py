@@ -18,6 +18,7 @@ from console.errors import ControlError, RecordingError, UsageError
 from console.journal.reader import Journal
 from console.records.run_dir import RunRecord
 from console.state.reduce import RunView, apply
+from console.state.words import DAMAGED
 
 POLL_SECONDS = 0.25
 LINK_ATTEMPTS = 3
@@ -28,7 +29,8 @@ class RunInfo(msgspec.Struct, kw_only=True):
     """A run.
 
     Attributes:
-        state: live, finished, stopped, failed, dead (its engine is gone without a word) or gone (its directory is).
+        state: live, finished, stopped, failed, dead (its engine is gone without a word), damaged (its engine is gone,
+            and the end of its journal cannot be read), or gone (its directory is).
         step: the step under way or the last one begun; steps: planned; steps_done: trained; each None while unknown.
         started, heard: Unix seconds of the start and of the last event; entry: what the process check needs.
         reward: mean of the last finished step; alarms: open ones that nobody has acknowledged or shelved.
@@ -85,8 +87,15 @@ def info_of(entry: RunEntry, view: RunView | None = None) -> RunInfo:
         if state.status in _ENDED and state.pid == entry.pid:
             info.state, info.exit_code, info.reason = state.status, state.exit_code, state.reason
             return info
-    info.state = "live" if engine_alive(entry) else "dead"
+    info.state = "live" if engine_alive(entry) else DAMAGED if _end_lost(entry.run_dir) else "dead"
     return info
+
+
+def _end_lost(run_dir: str) -> bool:
+    try:
+        return Journal(Path(run_dir) / "journal").end_lost
+    except RecordingError:
+        return False
 
 
 def run_at(path: Path) -> RunInfo:

@@ -20,9 +20,11 @@ from console.headless.stop import Stopper
 from console.journal.events import Event
 from console.state.reduce import RunView, apply
 from console.state.sanitize import sanitize
+from console.state.words import DAMAGED, END_LOST
 
 STATUS_SECONDS = 60.0
 EXIT_FAILED = 7
+EXIT_UNREADABLE = 10
 EXIT_HANG_UP = 129
 KEPT_CODES = frozenset({0, 2, 4, 5, 6})
 """Exit codes of a run that a later signal does not replace: their cause came first."""
@@ -31,7 +33,9 @@ KEPT_CODES = frozenset({0, 2, 4, 5, 6})
 def follow_headless(
     run: RunInfo | Path, *, plain: bool = False, out: TextIO | None = None, err: TextIO | None = None
 ) -> int:
-    """Report a live or finished run until its end, and return its exit code; 7 when its engine died without a word.
+    """Report a live or finished run until its end, and return its exit code.
+
+    It is 7 when the engine died without a word, 10 when what the journal says of the end cannot be read.
 
     A path is a socket behind which an engine of elsewhere is.
 
@@ -41,7 +45,7 @@ def follow_headless(
     reporter = Reporter(out or sys.stdout, err or sys.stderr, plain)
     try:
         view, told = asyncio.run(_follow(run, reporter))
-        code, status, reason = end_of(view, told)
+        code, status, reason = end_of(view, told, lost=isinstance(run, RunInfo) and run.state == DAMAGED)
         reporter.done(status, code, view.state.steps_done, reason)
     except OutputClosed:
         reporter.silence()
@@ -82,12 +86,18 @@ def run_headless(
     return code
 
 
-def end_of(view: RunView, told: str = "") -> tuple[int, str, str]:
-    """Exit code, status and reason of a run whose stream is over. `told`: the engine's last word beside its journal."""
+def end_of(view: RunView, told: str = "", *, lost: bool = False) -> tuple[int, str, str]:
+    """Exit code, status and reason of a run whose stream is over.
+
+    Args:
+        told: the engine's last word beside its journal; lost: whether the journal's end cannot be read.
+    """
     state = view.state
     if state.exit_code is None and (end := read_last_word(told)) is not None:
         status, code, reason = end
         return code, "completed" if status == "finished" else sanitize(status, 20), sanitize(reason, 400)
+    if state.exit_code is None and lost:
+        return EXIT_UNREADABLE, "unknown", END_LOST
     if state.exit_code is None:
         where = f" in step {state.step}" if state.step is not None else ""
         return EXIT_FAILED, "failed", sanitize(told, 400) or f"the engine died{where}"

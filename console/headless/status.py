@@ -10,6 +10,7 @@ from console.state.gateway_words import minutes, operations, profile, session, t
 from console.state.model import AlarmState, GatewayState, ResumeState, RunState
 from console.state.reduce import RunView
 from console.state.sanitize import sanitize
+from console.state.words import DAMAGED, END_LOST
 
 
 def status_line(state: RunState) -> str:
@@ -30,9 +31,11 @@ def status_line(state: RunState) -> str:
 
 
 def status_lines(condition: str, view: RunView) -> list[str]:
-    """What `ctl status` prints. `condition`: live, finished, stopped, failed or dead."""
+    """What `ctl status` prints. `condition`: live, finished, stopped, failed, dead or damaged."""
     s = view.state
     end = f", exit {s.exit_code}: {s.reason}" if s.exit_code is not None and condition != "live" else ""
+    if condition == DAMAGED:
+        end = f": {END_LOST}"
     lines = [
         f"run      {s.name or s.run_id} ({s.run_id}), {condition}{end}",
         f"step     {_or_dashes(s.step)} of {_or_dashes(s.steps_planned)}, {_phase(s)} {s.phase_detail}".rstrip(),

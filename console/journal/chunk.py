@@ -68,12 +68,17 @@ class PlainChunk:
 
 
 class SealedChunk:
-    """A compressed chunk; it does not change any more."""
+    """A compressed chunk; it does not change any more.
+
+    Attributes:
+        cut: its end is damaged, and no index says what stood there; known once `index` is.
+    """
 
     def __init__(self, directory: Path, first_seq: int) -> None:
         self.first_seq = first_seq
         self.path = directory / (chunk_name(first_seq) + SEALED)
         self._directory = directory
+        self.cut = False
         self._index: ChunkIndex | None = None
         self._damage: list[Damage] = []
 
@@ -88,7 +93,10 @@ class SealedChunk:
         try:
             if stored is None:
                 self._damage.append(Damage(chunk_name(self.first_seq) + INDEX, 0, 0, "no usable index; made again"))
-                return rebuild_index(self.path.read_bytes(), self.first_seq)
+                data = self.path.read_bytes()
+                index = rebuild_index(data, self.first_seq)
+                self.cut = not data or any(offset + size == len(data) for offset, size, _ in index.damage)
+                return index
             index, expected = stored
             size = self.path.stat().st_size
         except FileNotFoundError:

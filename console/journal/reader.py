@@ -100,6 +100,15 @@ class Journal:
         known = [item for chunk in self._chunks.values() for item in chunk.damage()]
         return list(dict.fromkeys([*known, *self._rows.damage, *self._found]))
 
+    @property
+    def end_lost(self) -> bool:
+        """Whether something was written after the last event that can be read; of use once nobody writes any more."""
+        end = self.last_seq
+        last = next((self._chunks[first] for first in self._last(1)), None)
+        if any(seq > end for seq in self._rows.rows) or (isinstance(last, SealedChunk) and last.cut):
+            return True
+        return end > 0 and next((event.seq for _, event in self._chunk_records(end - 1)), None) != end
+
     def _last(self, count: int | None = None) -> list[int]:
         return list(reversed(self._chunks))[:count]
 

@@ -1,6 +1,10 @@
-"""Figures in words."""
+"""Figures and conditions in words."""
 
 from __future__ import annotations
+
+DAMAGED = "damaged"
+END_LOST = "its end cannot be read: the journal is damaged"
+"""What is said of a run in that condition: whether it ended in order is not known."""
 
 
 def span(seconds: float) -> str:

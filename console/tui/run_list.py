@@ -7,7 +7,7 @@ from pathlib import Path
 from console.control.registry import entries
 from console.control.runs import RunInfo, info_of
 
-_RANK = {"live": 1, "dead": 2, "failed": 3, "stopped": 4, "finished": 5}
+_RANK = {"live": 1, "dead": 2, "damaged": 2, "failed": 3, "stopped": 4, "finished": 5}
 
 
 class RunList:

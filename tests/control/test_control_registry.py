@@ -77,6 +77,26 @@ def test_a_dead_process_is_dead(tmp_path, other_process):
     assert list_runs()[0].state == "dead"  # not reaped yet: a zombie is dead too
 
 
+def test_a_run_whose_end_cannot_be_read_is_not_called_dead(tmp_path):
+    """It may have ended in order: the last event is lost, and a step and a start are kept beside it."""
+    path = make_run(tmp_path / "a", finished=("stopped", 3))
+    add(path, pid_started=1.0)
+    assert list_runs()[0].state == "stopped"
+    (chunk,) = (path / "journal").glob("*.zst")
+    os.truncate(chunk, chunk.stat().st_size - 4)
+    (run,) = list_runs()
+    assert (run.state, run.steps_done, run.exit_code) == ("damaged", 1, None)
+    assert find_run(str(path)).state == "damaged"
+
+
+def test_an_engine_that_writes_is_live_whatever_can_be_read(tmp_path):
+    path = make_run(tmp_path / "a")
+    (chunk,) = (path / "journal").glob("*.zst")
+    os.truncate(chunk, chunk.stat().st_size - 4)
+    add(path)
+    assert list_runs()[0].state == "live"
+
+
 def test_a_process_id_used_again_is_not_the_engine(tmp_path):
     add(make_run(tmp_path / "a"), pid_started=time.time() - 100_000)
     assert list_runs()[0].state == "dead"

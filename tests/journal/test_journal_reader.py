@@ -12,7 +12,7 @@ from console.journal import events as ev
 from console.journal.codec import encode_event
 from console.journal.layout import LINE_LIMIT
 from console.journal.reader import Journal
-from console.journal.scan import Scan
+from console.journal.scan import BLOCK_EVENTS, Scan
 from console.journal.writer import JournalWriter
 
 
@@ -176,3 +176,43 @@ def test_a_follower_waits_for_the_end_of_a_line(tmp_path: Path) -> None:
     for cut in range(len(data) + 1):
         chunk.write_bytes(line(1) + data[:cut])
         assert [record.event.seq for record in follower.poll()] == {len(line(2)): [2], len(data): [3]}.get(cut, [])
+
+
+def _sealed_run(directory: Path) -> Path:
+    """A journal that was closed in order; its one chunk has several frames."""
+    with JournalWriter(directory) as journal:
+        journal.append(ev.StepFinished(step=0, policy_version=1))
+        for _ in range(2 * BLOCK_EVENTS):
+            journal.append(ev.Note(text="some words"))
+        journal.append(ev.RunFinished(status="stopped", exit_code=3))
+    (chunk,) = directory.glob("*.jsonl.zst")
+    return chunk
+
+
+@pytest.mark.parametrize("index", [True, False])
+@pytest.mark.parametrize("damage", ["cut", "cut to nothing", "last frame", "gone"])
+def test_a_lost_end_is_known(tmp_path: Path, damage: str, index: bool) -> None:
+    chunk = _sealed_run(tmp_path)
+    assert not Journal(tmp_path).end_lost
+    if not index:
+        chunk.with_name(chunk.name.replace(".jsonl.zst", ".idx")).unlink()
+        assert not Journal(tmp_path).end_lost
+    data = chunk.read_bytes()
+    if damage == "gone":
+        chunk.unlink()  # its step is in the side file
+    elif damage == "last frame":
+        chunk.write_bytes(data[:-12] + bytes(8) + data[-4:])
+    else:
+        chunk.write_bytes(data[: len(data) - 5 if damage == "cut" else 0])
+    assert Journal(tmp_path).end_lost
+
+
+def test_an_end_that_can_be_read_is_not_lost(tmp_path: Path) -> None:
+    """Neither in the middle of a journal, nor where an engine was killed in the middle of a line, is an end lost."""
+    assert not Journal(plain(tmp_path, line(1), line(2), line(3)[:20])).end_lost
+    (tmp_path / "sealed").mkdir()
+    chunk = _sealed_run(tmp_path / "sealed")
+    data = chunk.read_bytes()
+    chunk.write_bytes(data[:20] + bytes(8) + data[28:])
+    journal = Journal(tmp_path / "sealed")
+    assert any("cannot be unpacked" in reason for reason in reasons(journal)) and not journal.end_lost

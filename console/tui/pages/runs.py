@@ -23,7 +23,14 @@ if TYPE_CHECKING:
     from console.tui.desk import Desk
 
 REFRESH_SECONDS = 2.0
-_ROLES = {"live": "pass", "dead": "infra", "failed": "infra", "stopped": "limit", "finished": "muted"}
+_ROLES = {
+    "live": "pass",
+    "dead": "infra",
+    "damaged": "infra",
+    "failed": "infra",
+    "stopped": "limit",
+    "finished": "muted",
+}
 _TEACHING = (
     ("quarterdeck demo", "the whole chain, in about a minute"),
     ("quarterdeck train FILE.toml", "your tasks, your gateway"),
