@@ -28,6 +28,10 @@ stand watch
   replay    play a recorded run through the same screen
   export    write a run or its captured tokens: JSON, CSV, SVG, text, asciicast
 
+benchmark runs of Harbor
+  bench     triage, tally, compare: what became of each trial, what the
+            figures mean, and whether one run beat another
+
 tools
   doctor    check this machine, the options and, with --live, the services
   reap      list and remove sandboxes that a run left behind
@@ -154,6 +158,12 @@ def _export(argv: list[str]) -> int:
     return export_main(argv)
 
 
+def _bench(argv: list[str]) -> int:
+    from console.commands.bench import bench_main
+
+    return bench_main(argv)
+
+
 def _gateway(argv: list[str]) -> int:
     from console.commands.gateway import gateway_main
 
@@ -169,6 +179,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "ctl": _ctl,
     "replay": _replay,
     "export": _export,
+    "bench": _bench,
     "doctor": _doctor,
     "reap": _reap,
     "keys": _keys,

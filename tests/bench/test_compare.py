@@ -253,6 +253,12 @@ def test_equal_settings_warn_of_nothing_and_an_old_harbor_that_records_none_neit
     a, b = sides(table(20, 5, 5, 10), agent_version="2.0", agent_timeout=900.0, agent_kwargs={"effort": "low"})
     found = compare(a, b)
     assert found.differences == [] and found.warnings == []
+    other = side(
+        "B", [row(f"t{t:02}", 1.0, "b", agent="codex", agent_version="9", agent_timeout=900.0) for t in range(40)]
+    )
+    assert "agent version" not in _warned(compare(a, other))  # two agents' versions are not to be compared
+    newer = side("B", [row(f"t{t:02}", 1.0, "b", agent_version="2.1", agent_timeout=900.0) for t in range(40)])
+    assert _warned(compare(a, newer))["agent version"] == (["2.0"], ["2.1"])
     old = side("B", [row("t00", job="b", agent_kwargs={"effort": "low"}, checksum=None)])
     assert [one.name for one in compare(a, old).differences] == []
 
@@ -268,11 +274,11 @@ def test_the_concurrency_of_two_jobs_and_the_number_of_attempts_are_mentioned() 
 
 
 def test_a_side_that_lost_many_tasks_and_few_tasks_are_warned_of() -> None:
-    a = side("A", [row(f"t{t}", None, outcome=INFRA, cause="sandbox") if t < 5 else row(f"t{t}") for t in range(20)])
+    a = side("A", [row(f"t{t}", None, outcome=INFRA, cause="sandbox") if t < 3 else row(f"t{t}") for t in range(20)])
     b = side("B", [row(f"t{t}", job="b") for t in range(20)])
     warnings = compare(a, b).warnings
-    assert any(line.startswith("5 of 20 tasks do not count in A") for line in warnings)
-    assert any(line.startswith("15 tasks are few") for line in warnings)
+    assert any(line.startswith("3 of 20 tasks do not count in A") for line in warnings)
+    assert any(line.startswith("17 tasks are few") for line in warnings)
 
 
 def test_three_runs_are_adjusted_for_three_comparisons() -> None:
@@ -285,3 +291,12 @@ def test_three_runs_are_adjusted_for_three_comparisons() -> None:
     assert first.p_holm == pytest.approx(first.p)  # the largest of the three
     assert found[1].asked.p_holm == pytest.approx(2 * (found[1].asked.p or 0))
     assert compare(a, b).asked.p_holm is None
+
+
+def test_a_difference_that_is_sure_alone_is_not_among_three_comparisons() -> None:
+    a, b = sides(table(30, 7, 19, 30))
+    assert compare(a, b).asked.distinguishable
+    c = side("C", [row(f"t{at:02}", score, "c") for at, (score, _) in enumerate(table(30, 8, 18, 30))])
+    alone = compare_all([a, b, c])[0].asked
+    assert alone.p is not None and alone.p < 0.05 and alone.p_holm is not None and alone.p_holm > 0.05
+    assert not alone.distinguishable and f"{alone.p_holm:.2g}" in alone.verdict

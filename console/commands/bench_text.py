@@ -1,0 +1,74 @@
+"""How `quarterdeck bench` writes to a terminal: safe, and within its columns."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from rich.cells import cell_len, set_cell_size
+
+from console.commands.parsing import WIDEST
+from console.state.sanitize import sanitize
+
+PIPE_WIDTH = 80
+"""Cells of a line where there is no terminal."""
+
+
+def columns() -> int:
+    """Cells that a line may take."""
+    return min(WIDEST, shutil.get_terminal_size().columns) if sys.stdout.isatty() else PIPE_WIDTH
+
+
+def clean(text: object, cells: int) -> str:
+    """A text of others on one line, safe for a terminal, cut where it is seen to so many cells."""
+    said = sanitize(text, limit=max(cells, 8) * 2).strip()
+    if cell_len(said) <= cells:
+        return said
+    return set_cell_size(said, max(0, cells - 2)).rstrip() + ".."
+
+
+def path_text(path: str, cells: int) -> str:
+    """A path, safe for a terminal, its beginning left out where it is too long."""
+    said = sanitize(path)
+    if cell_len(said) <= cells:
+        return said
+    said = said[-max(1, cells - 2) :]
+    while cell_len(said) > cells - 2 > 0:
+        said = said[1:]
+    return ".." + said
+
+
+def paragraph(text: str, width: int, first: str = "", then: str | None = None) -> list[str]:
+    """A text of ours or of others, sanitised, as lines of at most so many cells, each with what stands before it."""
+    then = " " * len(first) if then is None else then
+    said = sanitize(text)
+    for characters in (width, width // 2):  # the latter where characters take two cells
+        lines = textwrap.wrap(
+            said, characters, initial_indent=first, subsequent_indent=then, break_on_hyphens=False
+        ) or [first.rstrip()]
+        if all(cell_len(line) <= width for line in lines):
+            return lines
+    return [set_cell_size(line, width).rstrip() for line in lines]
+
+
+def laid_out(rows: Sequence[Sequence[str]], width: int, flexible: int = -1, right: Sequence[int] = ()) -> Iterator[str]:
+    """Rows as lines of at most `width` cells: one column gives way; those in `right` are aligned there."""
+    if not rows:
+        return
+    widths = [max(cell_len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    flexible %= len(widths)
+    widths[flexible] = max(8, min(widths[flexible], width - sum(widths) + widths[flexible] - 2 * (len(widths) - 1)))
+    for row in rows:
+        cells = []
+        for at, (cell, size) in enumerate(zip(row, widths)):
+            text = clean(cell, size)
+            pad = " " * (size - cell_len(text))
+            cells.append(pad + text if at in right else text + pad)
+        yield "  ".join(cells).rstrip()
+
+
+def amount(number: int, what: str) -> str:
+    """`1 trial`, `12,345 trials`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
