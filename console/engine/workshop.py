@@ -166,6 +166,9 @@ class Workshop:
         plan = await asyncio.to_thread(resume_plan, self._options, self._run_dir, list(view.history.rows))
         for row in plan.missing:
             self._board.emit(row)
+        if plan.untold.calls:
+            self._totals.called(plan.untold.calls, plan.untold.prompt_tokens, plan.untold.sampled_tokens)
+            self._board.emit(self.stats())  # before the event from which on nothing older is counted again
         if view.state.engines > 1 or plan.checkpoint:
             self._board.emit(plan.event())
         return plan

@@ -249,6 +249,11 @@ class TrialTurn(Event, tag="trial.turn"):
     seconds: float = 0.0
     status: str = "ok"
 
+    @property
+    def answered(self) -> bool:
+        """Whether the agent got a sample."""
+        return self.status in ("ok", "stop", "length")
+
 
 class TrialFinished(Event, tag="trial.finished"):
     """A try ended and was classified.

@@ -10,6 +10,7 @@ from console.journal import events as ev
 from console.journal.reader import Journal
 from console.records.capture_paths import earlier_trial_files, place_of_file, trial_files
 from console.records.try_key import TrialPlace, place_of
+from console.records.untold import OpenTries, Untold
 
 CANCELLED_BY = "cancelled by "
 """How the reason of a group begins that an operator cancelled."""
@@ -69,12 +70,15 @@ class Batches(msgspec.Struct, kw_only=True):
         openings: in order; saved: checkpoints by the gateway's path, the last report of each.
         recovered: rows that an engine wrote for another one, by step, unless the step was opened again since.
         next_try: by place, the first number that no try had yet; trials that were never tried are not there.
+        first_step: from which on they were read; open_tries: those of the last engine that were not told to have ended.
     """
 
     openings: list[Opening] = []
     saved: dict[str, ev.CheckpointSaved] = {}
     recovered: dict[int, ev.StepFinished] = {}
     next_try: dict[TrialPlace, int] = {}
+    first_step: int = 0
+    open_tries: OpenTries = msgspec.field(default_factory=OpenTries)
 
     def of(self, step: int) -> list[Opening]:
         """The openings of a step, in order."""
@@ -92,9 +96,16 @@ def read_batches(run_dir: Path | str, first_step: int = 0) -> Batches:
         journal = Journal(directory)
         for event in journal.events(_before(journal, first_step)):
             reader.take(event)
+            reader.batches.open_tries.take(event)
     for place, try_ in _captured(run_dir, first_step):
         reader.tried(place, try_)
     return reader.batches
+
+
+def untold(run_dir: Path | str, batches: Batches) -> Untold:
+    """What the last engine captured beyond what the journal tells of it. Raises OSError."""
+    files = [(place_of_file(path.name), path) for path in trial_files(run_dir)]
+    return batches.open_tries.untold((place, path) for place, path in files if place and place[0] >= batches.first_step)
 
 
 def owes_row(run_dir: Path | str, steps: int) -> bool:
@@ -137,7 +148,7 @@ class _Reader:
     """Takes the events of a journal in order."""
 
     def __init__(self, first_step: int) -> None:
-        self.batches = Batches()
+        self.batches = Batches(first_step=first_step)
         self._first = first_step
         self._open: Opening | None = None
         self._asked: dict[str, tuple[int, str]] = {}

@@ -171,11 +171,19 @@ class TrialBrief(msgspec.Struct, kw_only=True, array_like=True):
     segments: int = 0
 
 
+CAPTURE_TOTALS = (
+    "calls", "failed", "prompt_tokens", "sampled_tokens", "trained_tokens", "excluded", "bridged", "unbridged",
+    "refusals", "temperature_low", "temperature_high",
+)  # fmt: skip
+"""What of the captured totals is the run's, over all its engines; see `CaptureState`."""
+
+
 class CaptureState(msgspec.Struct, kw_only=True):
     """Captured totals of the run, and the rates between the last two reports in tokens a second; see `CaptureStats`.
 
     Attributes:
         rates: sampled tokens a second between the last reports, oldest first.
+        unreported_prompt, unreported_sampled: of the tokens, those of calls that ended after the last report.
         tempered, probed: what the gateway's log-probs are, and how that was found; see `SamplingProbed`.
     """
 
@@ -191,6 +199,8 @@ class CaptureState(msgspec.Struct, kw_only=True):
     prompt_per_second: float | None = None
     trained_per_second: float | None = None
     rates: list[float] = []
+    unreported_prompt: int = 0
+    unreported_sampled: int = 0
     trained_tokens: int = 0
     bridged: int = 0
     unbridged: dict[str, int] = {}

@@ -12,6 +12,7 @@ from typing import Any
 from console.journal import events as ev
 from console.state import lines, reduce_plumbing, reduce_trials
 from console.state.model import (
+    CAPTURE_TOTALS,
     COMMANDS_KEPT,
     SHELF_KEPT,
     AlarmState,
@@ -101,8 +102,8 @@ def _run_started(view: RunView, e: ev.RunStarted) -> None:
     # What the last engine's SDK went through at the gateway ended with it.
     s.gateway.heartbeat_age = s.gateway.lease_left = s.gateway.backoff = None
     s.gateway.queue, s.gateway.queue_reason, s.gateway.pending, s.gateway.oldest = "", "", {}, {}
-    # The new engine counts from zero: no rate between its first report and the last engine's.
-    s.capture = CaptureState()
+    # Totals are the run's. The rest the new engine counts from zero: no rate between its first report and the last's.
+    s.capture = CaptureState(**{name: getattr(s.capture, name) for name in CAPTURE_TOTALS})
     for command in s.commands.values():
         if command.finished is None:
             command.status, command.finished, command.result = "refused", e.ts, "the engine ended first"

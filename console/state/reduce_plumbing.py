@@ -42,12 +42,13 @@ def _capture(view: RunView, e: ev.CaptureStats) -> None:
     c = view.state.capture
     gap = e.ts - c.reported
     if c.reported and gap > 0:
-        c.sampled_per_second = max(0.0, (e.sampled_tokens - c.sampled_tokens) / gap)
-        c.prompt_per_second = max(0.0, (e.prompt_tokens - c.prompt_tokens) / gap)
+        c.sampled_per_second = max(0.0, (e.sampled_tokens - c.sampled_tokens + c.unreported_sampled) / gap)
+        c.prompt_per_second = max(0.0, (e.prompt_tokens - c.prompt_tokens + c.unreported_prompt) / gap)
         c.trained_per_second = max(0.0, (e.trained_tokens - c.trained_tokens) / gap)
         c.rates.append(c.sampled_per_second)
         del c.rates[:-READINGS_KEPT]
     c.calls, c.failed, c.prompt_tokens, c.sampled_tokens = e.calls, e.failed, e.prompt_tokens, e.sampled_tokens
+    c.unreported_sampled = c.unreported_prompt = 0
     c.lost, c.no_logprobs, c.inflight, c.reported = e.lost, e.no_logprobs, e.inflight, e.ts
     c.trained_tokens, c.bridged, c.unbridged = e.trained_tokens, e.bridged, e.unbridged
     c.refusals, c.excluded = e.refusals, e.excluded

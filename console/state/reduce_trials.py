@@ -72,6 +72,12 @@ def _new_try(t: TrialState, number: int) -> None:
 
 
 def _trial_turn(view: RunView, e: ev.TrialTurn) -> None:
+    # An engine that is killed has reported no total since: what its calls told of counts until the next report.
+    c = view.state.capture
+    c.calls, c.failed = c.calls + e.answered, c.failed + (not e.answered)
+    c.prompt_tokens, c.sampled_tokens = c.prompt_tokens + e.prompt_tokens, c.sampled_tokens + e.sampled_tokens
+    c.unreported_prompt += e.prompt_tokens
+    c.unreported_sampled += e.sampled_tokens
     t = _trial(view.state, e.step, e.group, e.trial)
     if t is not None and e.try_ == t.try_ and t.phase not in _OVER:
         t.turns = max(t.turns, e.turn)

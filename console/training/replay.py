@@ -17,9 +17,10 @@ import msgspec
 
 from console.journal import events as ev
 from console.outcomes.classes import SCORED
-from console.records.batches import Batches, Opening, read_batches
+from console.records.batches import Batches, Opening, read_batches, untold
 from console.records.cookbook import WEIGHTS
 from console.records.try_key import TrialPlace, try_key
+from console.records.untold import Untold
 from console.training import lineage
 from console.training.recorded import (
     RecordedBatch,
@@ -42,6 +43,7 @@ class ResumePlan(msgspec.Struct, kw_only=True):
         tries: by step, group and trial, the first try that may be run.
         why_not: why the replay ends where it does, or why trials are not used; empty for nothing to say.
         missing: rows of steps that are in the checkpoint and were not written.
+        untold: calls that are in no total, because the engine before was killed first.
     """
 
     weights: str
@@ -53,6 +55,7 @@ class ResumePlan(msgspec.Struct, kw_only=True):
     tries: dict[TrialPlace, int] = {}
     why_not: str = ""
     missing: list[ev.StepFinished] = []
+    untold: Untold = msgspec.field(default_factory=Untold)
 
     @property
     def replayed(self) -> list[int]:
@@ -119,6 +122,7 @@ def plan(
     done = rows[-1].step + 1 if rows else 0
     batches = read_batches(run_dir, max(0, min(step - 1, done)))
     found = ResumePlan(weights=fresh_weights, recipe=recipe, step=step, tries=batches.next_try)
+    found.untold = untold(run_dir, batches)
     if checkpoint is not None:
         found.checkpoint = str(checkpoint.get("name") or "")
         found.weights = _weights_of(checkpoint, step, batches, recipe)

@@ -56,6 +56,12 @@ class Totals(msgspec.Struct, kw_only=True):
     sandboxes: int = 0
     sandboxes_left: list[str] = []
 
+    def called(self, calls: int, prompt_tokens: int, sampled_tokens: int) -> None:
+        """So many calls were answered."""
+        self.calls += calls
+        self.prompt_tokens += prompt_tokens
+        self.sampled_tokens += sampled_tokens
+
     def trained(self, captured: CapturedTrial) -> None:
         """A batch gets this trial."""
         self.trained_tokens += sum(len(turn.tokens_T) for segment in captured.segments for turn in segment.turns)

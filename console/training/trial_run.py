@@ -306,9 +306,7 @@ class TrialRun:
         totals = self._context.totals
         if call.ok:
             self._turns += 1
-            totals.calls += 1
-            totals.prompt_tokens += call.prompt_tokens
-            totals.sampled_tokens += call.sampled_tokens
+            totals.called(1, call.prompt_tokens, call.sampled_tokens)
         else:
             totals.failed += 1
         with contextlib.suppress(JournalWriteError):  # the board ends the run; the call itself is what it was

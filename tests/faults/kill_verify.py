@@ -105,6 +105,9 @@ def verify(run_dir: Path, steps: int, substeps: int, usable: list[Usable], repor
     report.counted = view.state.capture.trained_tokens
     given = _given(run_dir)
     report.check(report.counted == given, f"{report.counted} trained tokens counted, batches were given {given}")
+    c, captured = view.state.capture, captured_tokens(run_dir)
+    totals = c.calls, c.prompt_tokens, c.sampled_tokens
+    report.check(totals == captured, f"calls, prompt and sampled tokens: {totals} counted, {captured} captured")
     _check_final(run_dir, len([row for row in rows if row.groups_kept]) * substeps, report)
     _check_nothing_left(run_dir, report)
 
@@ -174,6 +177,18 @@ def _given(run_dir: Path) -> int:
                 key = try_key((end.step, end.group, end.trial, end.try_))
                 tokens[key] = tokens_of(run_dir, key)
     return sum(tokens.values())
+
+
+def captured_tokens(run_dir: Path) -> tuple[int, int, int]:
+    """Answered calls of all tries, the tokens of their prompts, and those that were sampled."""
+    calls = prompt = sampled = 0
+    for path in trial_files(run_dir):
+        file = CapturedTrialFile(path)
+        file.refresh()
+        for call in file:
+            if call.answered:
+                calls, prompt, sampled = calls + 1, prompt + call.intent.prompt_tokens, sampled + len(call.tokens())
+    return calls, prompt, sampled
 
 
 def tokens_of(run_dir: Path, key: str) -> int:

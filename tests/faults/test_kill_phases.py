@@ -10,14 +10,16 @@ import json
 import random
 from pathlib import Path
 
+import pytest
 from kill_harness import Victim, options, tasks_of
 from kill_moments import points
 from kill_plan import FIRST, PHASES, START, Kill, Point, spec
-from kill_verify import Report, after_kill, tokens_of
-from test_resume_replayed import copy
+from kill_verify import Report, after_kill, captured_tokens, tokens_of
+from test_resume_replayed import copies, copy
 
 from console.commands.start import _owes
 from console.journal import events as ev
+from console.journal.layout import PLAIN, chunk_name, list_chunks
 from console.records.cookbook import last_checkpoint, last_checkpoint_batch
 from console.records.run_dir import RunRecord
 from console.training import lineage
@@ -45,7 +47,7 @@ def seen_from_outside() -> dict[str, tuple[str, int]]:
 
 
 async def test_what_a_kill_in_each_phase_leaves(run_engine, tasks, trial_file, tmp_path):
-    moments, copies = seen_from_outside(), {}
+    moments, copied = seen_from_outside(), {}
 
     async def during(engine) -> None:
         counted: dict[str, int] = {}
@@ -54,11 +56,11 @@ async def test_what_a_kill_in_each_phase_leaves(run_engine, tasks, trial_file, t
             for name in points(event):
                 counted[name] = counted.get(name, 0) + 1
             for phase, (name, count) in moments.items():
-                if phase not in copies and counted.get(name, 0) >= count:
-                    copies[phase] = tmp_path / phase.replace(" ", "-")
-                    copy(engine.run_dir, copies[phase])
+                if phase not in copied and counted.get(name, 0) >= count:
+                    copied[phase] = tmp_path / phase.replace(" ", "-")
+                    copy(engine.run_dir, copied[phase])
                     if phase == "saving":
-                        _without_final(copies[phase] / "checkpoints.jsonl")
+                        _without_final(copied[phase] / "checkpoints.jsonl")
 
         engine.board._journal.subscribe(see)
 
@@ -66,10 +68,10 @@ async def test_what_a_kill_in_each_phase_leaves(run_engine, tasks, trial_file, t
              "config.dataset_builder.epochs=9", "config.num_substeps=2")  # fmt: skip
     tasks_dir, trial = tasks("create-file", "note-write", "copy-file"), trial_file()
     whole = await run_engine(tasks_dir, trial, *words, during=during)
-    assert whole.exit_code == 0 and copies.keys() == moments.keys()
+    assert whole.exit_code == 0 and copied.keys() == moments.keys()
     resumed = parse([*_words(whole.run_dir, tasks_dir, trial), *words])
     used = 0
-    for phase, run_dir in copies.items():
+    for phase, run_dir in copied.items():
         report = Report()
         usable = after_kill(run_dir, report)
         assert not report.problems, (phase, report.problems)
@@ -86,16 +88,18 @@ async def test_what_a_kill_in_each_phase_leaves(run_engine, tasks, trial_file, t
         counted = [
             t.key for b in plan.batches.values() for g in b.groups.values() for t in g.trials.values() if t.counted
         ]
-        told = RunRecord(run_dir).view_at_end().state.capture.trained_tokens
-        assert plan.step or told == sum(tokens_of(run_dir, key) for key in counted), f"{phase}: a token once"
+        told, more = RunRecord(run_dir).view_at_end().state.capture, plan.untold
+        assert plan.step or told.trained_tokens == sum(tokens_of(run_dir, key) for key in counted), f"{phase}: once"
+        tokens = told.prompt_tokens + more.prompt_tokens, told.sampled_tokens + more.sampled_tokens
+        assert (told.calls + more.calls, *tokens) == captured_tokens(run_dir), f"{phase}: every captured token, once"
     assert used > 20, "a kill in each phase leaves something to use"
 
-    saved = {run_dir: last_checkpoint_batch(run_dir) for run_dir in (*copies.values(), whole.run_dir)}
+    saved = {run_dir: last_checkpoint_batch(run_dir) for run_dir in (*copied.values(), whole.run_dir)}
     ended = {run_dir: _owes(run_dir, last_checkpoint(run_dir)) for run_dir, steps in saved.items() if steps == STEPS}
-    assert ended == {copies["saving"]: True, copies["end"]: True, whole.run_dir: False}
+    assert ended == {copied["saving"]: True, copied["end"]: True, whole.run_dir: False}
 
     # All is trained and saved, but not as the last checkpoint, which alone never expires, and a row is missing.
-    run_dir = copies["saving"]
+    run_dir = copied["saving"]
     again = await run_engine(tasks_dir, trial, *words, run_dir=run_dir)
     last = max(e.seq for e in again.of(ev.RunStarted))
     assert again.exit_code == 0 and not [e for e in again.of(ev.TrialPhase) if e.seq > last]
@@ -104,6 +108,29 @@ async def test_what_a_kill_in_each_phase_leaves(run_engine, tasks, trial_file, t
     assert saved == [("start", 0), ("periodic", STEPS), ("final", STEPS)]
     totals = whole.view.state.capture, again.view.state.capture
     assert totals[0].trained_tokens == totals[1].trained_tokens
+
+
+@pytest.mark.parametrize("told", [True, False])
+async def test_the_tokens_of_a_killed_engine_are_counted_whether_its_last_calls_were_told_or_not(
+    run_engine, tasks, trial_file, tmp_path, told: bool
+):
+    """Told as a kill leaves it, after the last report; else as a power failure does, which takes the journal's end."""
+    killed = tmp_path / "killed"
+    calls = iter(range(99))
+    third = copies({killed: lambda e: isinstance(e, ev.TrialTurn) and next(calls) == 2})
+    tasks_dir, trial = tasks("create-file"), trial_file()
+    await run_engine(tasks_dir, trial, during=third)
+    if not told:
+        (chunk,) = (killed / "journal" / (chunk_name(first) + PLAIN) for first in list_chunks(killed / "journal"))
+        lines = chunk.read_bytes().splitlines(keepends=True)
+        told_first = next(at for at, line in enumerate(lines) if b'"trial.phase"' in line)
+        chunk.write_bytes(b"".join(lines[:told_first]))
+    captured = captured_tokens(killed)
+    assert captured[0] >= 3
+    again = await run_engine(tasks_dir, trial, run_dir=killed)
+    c = again.view.state.capture
+    assert (c.calls, c.prompt_tokens, c.sampled_tokens) == captured_tokens(killed) > captured
+    assert c.trained_tokens <= c.sampled_tokens
 
 
 def _without_final(rows: Path) -> None:

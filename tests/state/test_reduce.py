@@ -9,7 +9,15 @@ import msgspec
 import pytest
 
 from console.journal import events as ev
-from console.state.model import CHECKPOINTS_KEPT, COMMANDS_KEPT, EVENTS_KEPT, TrialState, decode_state, encode_state
+from console.state.model import (
+    CHECKPOINTS_KEPT,
+    COMMANDS_KEPT,
+    EVENTS_KEPT,
+    CaptureState,
+    TrialState,
+    decode_state,
+    encode_state,
+)
 from console.state.reduce import RunView, apply, fold, state_of
 from console.state.reduce_trials import mean_and_std
 
@@ -133,14 +141,15 @@ def test_a_resume_undoes_later_steps_and_what_was_open() -> None:
     run.put(ev.AlarmOpened(key="a", level="critical", text="x"), ev.StopRequested(when="now"))
     run.put(ev.CommandRequested(id="1", command="stop"), ev.CommandRequested(id="2", command="pause"))
     run.put(ev.CommandFinished(id="2", status="done"))
-    run.put(ev.CaptureStats(sampled_tokens=900, inflight=3), ev.SandboxStats(live=4))
+    run.put(ev.CaptureStats(sampled_tokens=900, inflight=3, lost=1), ev.SandboxStats(live=4))
     run.put(ev.GatewayHealth(reachable=True), ev.RunFinished(status="failed", exit_code=7))
     ts = run.put(ev.RunStarted(run_id="r", name="demo", resumed_from=3))
     s = run.state
     assert [row.step for row in run.view.history.rows] == [0, 1, 2]
     assert (s.steps_done, s.policy_version, s.engines, s.started, s.steps_planned) == (3, 3, 2, started, 9)
     assert (s.status, s.exit_code, s.stop_requested, s.groups, s.alarms, s.step) == ("live", None, "", {}, {}, None)
-    assert (s.sandboxes_live, s.gateway.reachable, s.capture.inflight) == (0, None, 0)
+    assert (s.sandboxes_live, s.gateway.reachable, s.capture.inflight, s.capture.lost) == (0, None, 0, 0)
+    assert s.capture.sampled_tokens == 900, "a kill before the first report must not make the totals begin anew"
     assert (s.commands["1"].status, s.commands["1"].finished) == ("refused", ts)
     assert s.commands["2"].status == "done"
     assert run.lines[-1] == "run demo started, resumed at step 3"
@@ -305,6 +314,7 @@ def test_an_event_that_does_not_fit_changes_no_group(event: ev.Event) -> None:
     after = msgspec.structs.replace(run.state, seq=run.state.seq - 1, ts=run.state.ts - 1.0)
     after.lines = after.lines[:1]
     after.progress -= 1.0 if after.progress == run.state.ts else 0.0
+    after.capture = CaptureState()  # a call is one of the run's, wherever it came from
     assert encode_state(after) == before
 
 
@@ -340,6 +350,20 @@ def test_capture_totals_and_rates() -> None:
     run.put(ev.Note(text="a second passes"), ev.CaptureStats(prompt_tokens=500, sampled_tokens=50))
     assert (c.sampled_per_second, c.prompt_per_second) == (20.0, 200.0)
     run.put(ev.CaptureStats(prompt_tokens=500, sampled_tokens=50))
+    assert (c.sampled_per_second, c.prompt_per_second) == (0.0, 0.0)
+
+
+def test_what_calls_told_since_the_last_report_counts_until_the_next_one() -> None:
+    run = Run()
+    run.put(ev.CaptureStats(calls=1, prompt_tokens=100, sampled_tokens=10, trained_tokens=12))
+    c = run.state.capture
+    run.put(ev.TrialTurn(turn=1, prompt_tokens=30, sampled_tokens=5, status="length", **AT))
+    run.put(ev.TrialTurn(turn=1, status="backend", **AT))
+    assert (c.calls, c.failed, c.prompt_tokens, c.sampled_tokens) == (2, 1, 130, 15), "as an engine leaves it"
+    run.put(ev.CaptureStats(calls=2, failed=1, prompt_tokens=130, sampled_tokens=15))
+    assert (c.calls, c.failed, c.prompt_tokens, c.sampled_tokens) == (2, 1, 130, 15), "and not twice"
+    assert (c.sampled_per_second, c.prompt_per_second) == (pytest.approx(5 / 3), 10.0), "between the two reports"
+    run.put(ev.CaptureStats(calls=2, failed=1, prompt_tokens=130, sampled_tokens=15))
     assert (c.sampled_per_second, c.prompt_per_second) == (0.0, 0.0)
 
 
