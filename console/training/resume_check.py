@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ import msgspec
 
 from console.errors import RecordingError, UsageError
 from console.findings import ERROR, NOTE, WARNING, Finding
+from console.journal.reader import Journal
 from console.launching import OPTIONS_FILE, recorded_options
 from console.records.cookbook import checkpoint_rows
 from console.records.manifest import MANIFEST, Manifest, read_manifest
@@ -21,9 +22,10 @@ from console.records.sandbox_ledger import LEDGER
 from console.state.reduce import RunView
 from console.training import fingerprints
 from console.training.embedded_store import find_checkpoint, store_of
+from console.training.foreseen import foresee
 from console.training.options import REDACTED, RunOptions
 from console.training.preflight_capture import finding_of
-from console.training.resume_losses import lost_checkpoint
+from console.training.resume_losses import losses, lost_checkpoint
 from console.training.schema import load_schema
 
 _NAMED = 4
@@ -37,7 +39,8 @@ class Standing(msgspec.Struct, kw_only=True, frozen=True):
 
     Attributes:
         run_id: its name; checkpoint: name of the last checkpoint, empty for none; step: where a resume goes on.
-        saved: Unix seconds, None when not known; again: steps that were trained since, from their captured batches.
+        saved: Unix seconds, None when not known; again: steps that were trained since, and are trained again from what
+            was captured; anew: those of which too much is lost for that; lost: why, of the first of these, one line.
         trained: steps that were trained, in the checkpoint or since.
         origin: the checkpoint of another run that it was forked from; began: whether an engine has run since.
     """
@@ -47,6 +50,8 @@ class Standing(msgspec.Struct, kw_only=True, frozen=True):
     step: int = 0
     saved: float | None = None
     again: tuple[int, ...] = ()
+    anew: tuple[int, ...] = ()
+    lost: str = ""
     trained: int = 0
     origin: str = ""
     began: bool = True
@@ -61,28 +66,35 @@ class Standing(msgspec.Struct, kw_only=True, frozen=True):
         else:
             age = "" if self.saved is None else f", saved {_age((now or time.time()) - self.saved)} ago"
             where = f"run {self.run_id} resumes from step {self.step} (checkpoint {self.checkpoint}{age})"
-        if not self.again:
-            return where
-        first, last = self.again[0], self.again[-1]
-        steps = f"step {first} is" if first == last else f"steps {first} to {last} are"
-        return f"{where}; {steps} applied again from what was captured"
+        if self.again:
+            where += f"; {_steps_are(self.again)} applied again from what was captured"
+        if self.anew:
+            where += f"; {_steps_are(self.anew)} begun again"
+        return where
 
 
 class _Held(NamedTuple):
-    """What a run's directory holds: the cookbook's rows of checkpoints, and the other two where there are any."""
+    """What a run's directory holds: the cookbook's rows of checkpoints, and the other two where there are any.
+
+    `damaged`: whether something of its journal is known not to be readable; a line that a kill has torn counts too.
+    """
 
     view: RunView | None
     rows: list[dict[str, Any]]
     manifest: Manifest | None
+    damaged: bool = False
 
 
 def standing(run_dir: Path) -> Standing | None:
-    """Where the run of a directory stands; None when there is no run in it. Reads little, whatever the run's size."""
-    return _standing(_held(run_dir))
+    """Where the run of a directory stands; None when there is no run in it.
+
+    Reads the journal since the last checkpoint, and a few MiB of what was captured since. Raises RecordingError.
+    """
+    return _standing(run_dir, _held(run_dir))
 
 
-def _standing(held: _Held) -> Standing | None:
-    view, rows, manifest = held
+def _standing(run_dir: Path, held: _Held) -> Standing | None:
+    view, rows, manifest = held.view, held.rows, held.manifest
     began = view is not None and view.state.engines > 0
     origin = manifest.lineage[-1] if manifest is not None and manifest.lineage else None
     if not rows and not began and origin is None:
@@ -90,15 +102,18 @@ def _standing(held: _Held) -> Standing | None:
     last = rows[-1] if rows else {}
     step = int(last.get("batch", 0))
     done = [] if view is None else [row.step for row in view.history.rows]
-    again = tuple(sorted({number for number in done if number >= step}))
+    since = sorted({number for number in done if number >= step})
+    ahead = foresee(run_dir, last, since)
     kept = [] if view is None else [c for c in view.state.checkpoints if c.path == last.get("state_path")]
     return Standing(
         run_id=(view.state.run_id if view is not None else "") or (manifest.run_id if manifest else ""),
         checkpoint=str(last.get("name", "")),
         step=step,
         saved=kept[-1].ts if kept else None,
-        again=again,
-        trained=max([step, *(number + 1 for number in again)]),
+        again=ahead.again,
+        anew=ahead.anew,
+        lost=ahead.why,
+        trained=max([step, *(number + 1 for number in since)]),
         origin="" if origin is None else f"checkpoint {origin.checkpoint} of {origin.run_id or origin.run_dir}",
         began=began,
     )
@@ -111,20 +126,25 @@ def check(options: RunOptions, run_dir: Path) -> list[Finding]:
     """
     try:
         held = _held(run_dir)
+        at = _standing(run_dir, held)
+        lost = losses(run_dir, damaged=held.damaged, lost=at.lost if at is not None else "")
     except RecordingError as error:
         return [Finding(code="resume.unreadable", object=str(run_dir), message=str(error))]
-    at = _standing(held)
     if at is None:
-        return []
+        return lost
     found = [Finding(code="resume.from", level=NOTE, object="config.log_path", message=at.line())]
     if not at.checkpoint and not at.origin and not at.trained and not (run_dir / LEDGER).exists():
         return found  # no trial ever began, as after a refusal by the gateway: whatever was wrong may be corrected
-    found += _steps(options, at)
+    found += [*lost, *_steps(options, at)]
     try:
         found += [*_checkpoint(options, run_dir, held), *_compared(options, run_dir, held.manifest)]
     except UsageError as problem:
         found.append(finding_of("resume.unreadable", problem))
     return found
+
+
+def _steps_are(steps: Sequence[int]) -> str:
+    return f"step {steps[0]} is" if len(steps) == 1 else f"steps {steps[0]} to {steps[-1]} are"
 
 
 def fork_check(options: RunOptions, parent: RunOptions, kept: Mapping[str, str]) -> list[Finding]:
@@ -338,9 +358,11 @@ def _age(seconds: float) -> str:
 
 def _held(run_dir: Path) -> _Held:
     """Raises `RecordingError`; a manifest that cannot be read is none."""
-    view = RunRecord(run_dir).view_at_end() if (run_dir / "journal").is_dir() else None
-    rows = checkpoint_rows(run_dir)
+    record = RunRecord(run_dir) if (run_dir / "journal").is_dir() else None
+    view = record.view_at_end() if record is not None else None
+    damaged = record is not None and (bool(record.damage) or Journal(record.path / "journal").end_lost)
+    held = _Held(view, checkpoint_rows(run_dir), None, damaged)
     try:
-        return _Held(view, rows, read_manifest(run_dir))
+        return held._replace(manifest=read_manifest(run_dir))
     except RecordingError:
-        return _Held(view, rows, None)
+        return held

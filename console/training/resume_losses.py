@@ -1,17 +1,81 @@
-"""What the directory of a run has lost that is to go on, or to be forked: checkpoints that only the journal knows."""
+"""What the directory of a run has lost that is to go on, or to be forked: checkpoints, events, captured calls."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from console.errors import RecordingError
-from console.findings import Finding
+from console.findings import WARNING, Finding
+from console.journal.reader import Journal
 from console.records.cookbook import checkpoint_rows
 from console.records.run_dir import RunRecord
 from console.state.model import CheckpointState
+
+_NAMED = 3
+"""Stretches of events that a finding names; of more it says how many."""
+
+
+def losses(run_dir: Path, *, damaged: bool, lost: str) -> list[Finding]:
+    """What a resume does without; nothing that forbids it.
+
+    Args:
+        damaged: whether the journal is known to be; lost: why a step that was trained is begun again, empty for none.
+
+    Raises:
+        RecordingError: the journal cannot be read.
+    """
+    found = []
+    missing = _missing(run_dir) if damaged or lost else ""
+    if missing:
+        found.append(
+            Finding(
+                code="resume.journal",
+                level=WARNING,
+                object=str(run_dir / "journal"),
+                message=f"is damaged: {missing}, and what they told is not used",
+                remedy=f"put its files back from a copy; quarterdeck export {shlex.quote(str(run_dir))} tells more",
+            )
+        )
+    if lost:
+        step, _, why = lost.partition(": ")
+        found.append(
+            Finding(
+                code="resume.again",
+                level=WARNING,
+                object=str(run_dir),
+                message=f"{step} was trained, and is begun again: {why}",
+                remedy="put back from a copy what is lost, or let trials run again",
+            )
+        )
+    return found
+
+
+def _missing(run_dir: Path) -> str:
+    """That events are missing, and which; empty for none. Reads the whole journal. Raises RecordingError."""
+    if not (run_dir / "journal").is_dir():
+        return ""
+    journal = Journal(run_dir / "journal")
+    gaps, after = [], 0
+    for event in journal.events():
+        if event.seq > after + 1:
+            gaps.append(_stretch(after + 1, event.seq - 1))
+        after = event.seq
+    if after < journal.last_seq:
+        gaps.append(_stretch(after + 1, journal.last_seq))
+    if not gaps:
+        return "events at its end are missing" if journal.end_lost else ""
+    if len(gaps) == 1 and gaps[0].isdigit():
+        return f"event {gaps[0]} is missing"
+    more = f" and {len(gaps) - _NAMED} more stretches" if len(gaps) > _NAMED else ""
+    return f"events {', '.join(gaps[:_NAMED])}{more} are missing"
+
+
+def _stretch(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first} to {last}"
 
 
 def lost_checkpoint(

@@ -75,7 +75,8 @@ class Made:
             journal.append(ev.RunStarted(run_id="r1"))
             for step in range(steps):
                 now[0] += 60
-                journal.append(ev.StepFinished(step=step, policy_version=step + 1))
+                journal.append(ev.StepStarted(step=step, groups=0, weights=f"w{step}", policy_version=step))
+                journal.append(ev.StepFinished(step=step, policy_version=step + 1, weights=f"w{step + 1}"))
                 if step + 1 == saved:
                     path = f"tinker://m/weights/{saved:06d}"
                     row = {"name": f"{saved:06d}", "batch": saved, "state_path": path}
