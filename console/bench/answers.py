@@ -55,7 +55,7 @@ def keep(directory: Path | None, key: str | None, answer: object) -> None:
             except OSError:
                 os.unlink(file.name)
         _drop_old(directory)
-    except (OSError, UnicodeEncodeError):
+    except (OSError, UnicodeEncodeError, OverflowError):
         return
 
 

@@ -221,7 +221,7 @@ class JobCache:
                 self._new.write(_MAGIC)
                 self._write(self._header)
             self._write(data)
-        except UnicodeEncodeError:  # a text that is no text
+        except (UnicodeEncodeError, OverflowError):  # a text that is no text, a number that is too large
             return
         except OSError:
             self._give_up()

@@ -154,7 +154,7 @@ class _Spool:
         for number, verdict in enumerate(verdicts):
             try:
                 data = self._encoder.encode(verdict)
-            except UnicodeEncodeError:  # a text with half a character
+            except (UnicodeEncodeError, OverflowError):  # a text with half a character, a number that is too large
                 data, self._whole[number] = b"", verdict
             self._file.write(data)
             self._sizes.append(len(data))

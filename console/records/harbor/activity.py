@@ -143,4 +143,4 @@ def _steps(dir_fd: int) -> list[str]:
 
 def _total(values: list[int | None] | list[int]) -> int | None:
     known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    return count(sum(known)) if known else None

@@ -27,6 +27,9 @@ from console.records.harbor.values import (
 CONFIG_LIMIT = 8 << 20
 RESULT_LIMIT = 64 << 20
 STRAYS = 100
+ATTEMPTS = 100_000
+"""Attempts of a task, and TRIALS of a job, beyond which a plan is not believed: who merges counts up to them."""
+TRIALS = 100_000_000
 LINEAGE = "quarterdeck-mop-up.json"
 """In the directory of a job that repeats trials of another: which."""
 
@@ -75,7 +78,7 @@ def read_job(path: Path) -> JobRecord:
         path=path,
         name=text(config.get("job_name")) or shown(path.name),
         planned=_planned(result, lock.trials),
-        attempts=count(config.get("n_attempts")),
+        attempts=count(config.get("n_attempts"), ATTEMPTS),
         finished=finished,
         began=seconds(result.get("started_at")),
         ended=seconds(result.get("finished_at")),
@@ -101,13 +104,13 @@ def _result(path: Path, problems: list[str]) -> dict[str, Any]:
 
 def _planned(result: dict[str, Any], locked: int | None) -> int | None:
     """Harbor's total; without one what it locked; else what its statistics add up to."""
-    total = count(result.get("n_total_trials"))
+    total = count(result.get("n_total_trials"), TRIALS)
     if total is not None or locked is not None:
         return total if total is not None else locked
     stats = table(result.get("stats"))
     parts = [count(stats.get(name)) for name in ("n_completed_trials", "n_running_trials", "n_pending_trials")]
     known = [part for part in parts if part is not None]
-    return sum(known) if len(known) == len(parts) else None
+    return count(sum(known), TRIALS) if len(known) == len(parts) else None
 
 
 def _document(

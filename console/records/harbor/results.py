@@ -248,9 +248,9 @@ def _used(result: dict[str, Any], steps: list[dict[str, Any]]) -> dict[str, Any]
     used: dict[str, Any] = {}
     for field, key in names.items():
         counts = [tokens for context in contexts if (tokens := count(context.get(key))) is not None]
-        used[field] = sum(counts) if counts else None
+        used[field] = count(sum(counts)) if counts else None
     costs = [cost for context in contexts if (cost := number(context.get("cost_usd"))) is not None]
-    used["cost_usd"] = sum(costs) if costs else None
+    used["cost_usd"] = number(sum(costs)) if costs else None
     return used
 
 

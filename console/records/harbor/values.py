@@ -14,6 +14,9 @@ from console.records.redact import HIDDEN, redact
 LENIENT_LIMIT = 16 << 20
 """Bytes up to which a document that is no strict JSON is parsed again: it takes ten times its size in memory."""
 
+LARGEST = 2**63 - 1
+"""Whole numbers beyond it, either way, are none that anything counted, and no format that answers are kept in has them.
+"""
 TEXT = 300
 DEPTH = 8
 ITEMS = 200
@@ -52,6 +55,13 @@ def _integer(text: str) -> int | float:
     return int(text) if len(text) < 400 else float(text)
 
 
+def _digits(value: int) -> str:
+    try:
+        return str(value)
+    except ValueError:  # more digits than Python converts
+        return "inf" if value > 0 else "-inf"
+
+
 def _lines(data: bytes) -> int:
     return data.count(b"\n") + 1
 
@@ -76,10 +86,12 @@ def number(value: object) -> float | None:
         return None
 
 
-def count(value: object) -> int | None:
-    """The value when it is a whole number of at least 0, else None."""
-    found = number(value)
-    return int(found) if found is not None and found >= 0 and found == int(found) else None
+def count(value: object, most: int = LARGEST) -> int | None:
+    """The value when it is a whole number from 0 to `most`, else None."""
+    if not isinstance(value, int | float) or number(value) is None or value != int(value):
+        return None
+    found = int(value)
+    return found if 0 <= found <= most else None
 
 
 def both_ends(value: object, limit: int) -> str:
@@ -96,7 +108,7 @@ def public(value: object, name: str = "") -> Any:
     """The value without what looks like a secret, and bounded.
 
     Texts are cut to 300 characters, lists and objects to 200 items and eight levels; numbers that are not finite become
-    "nan", "inf" or "-inf".
+    "nan", "inf" or "-inf", whole ones beyond `LARGEST` their digits as a text.
     """
     return redact(_bounded(value, DEPTH), name)
 
@@ -159,6 +171,8 @@ def _bounded(value: object, depth: int) -> Any:
         return text(value)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
+    if isinstance(value, int) and abs(value) > LARGEST:
+        return text(_digits(value))
     if isinstance(value, dict | list) and not depth:
         return "…"
     if isinstance(value, dict):
