@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
@@ -127,6 +128,7 @@ def compare_all(sides: Sequence[Side], mode: str = DEFAULT) -> list[Comparison]:
             for at, adjusted in zip(known, paired.holm([found[at].p or 0.0 for at in known])):
                 found[at] = msgspec.structs.replace(found[at], p_holm=adjusted)
         table[name] = [_with_verdict(one, *pair) for one, pair in zip(found, pairs)]
+    places = {side.label: _places(side) for side in sides}
     return [
         Comparison(
             a=_summary(a),
@@ -135,10 +137,31 @@ def compare_all(sides: Sequence[Side], mode: str = DEFAULT) -> list[Comparison]:
             modes={name: found[at] for name, found in table.items()},
             disagreement=_disagreement([found[at] for found in table.values()], a, b),
             differences=(unlike := differences(a, b)),
-            warnings=_warnings(table[mode][at], unlike, a, b),
+            warnings=[*_shared(a, b, places), *_warnings(table[mode][at], unlike, a, b)],
         )
         for at, (a, b) in enumerate(pairs)
     ]
+
+
+def _places(side: Side) -> set[str]:
+    """Where the trials of a side lie, whichever way they were named."""
+    folders: dict[str, str] = {}
+    found = set()
+    for attempts in side.tasks.values():
+        for one in attempts:
+            folder, name = os.path.split(one.path)
+            if folder not in folders:
+                folders[folder] = os.path.realpath(folder)
+            place = os.path.join(folders[folder], name)
+            found.add(os.path.realpath(place) if os.path.islink(place) else place)
+    return found
+
+
+def _shared(a: Side, b: Side, places: Mapping[str, set[str]]) -> list[str]:
+    same = len(places[a.label] & places[b.label])
+    return [f"{a.label} and {b.label} share {_number(same, 'trial')}: what is compared is partly the same run"] * (
+        same > 0
+    )
 
 
 def _paired(a: Side, b: Side, mode: str, rule: str) -> Paired:
@@ -236,7 +259,7 @@ def _with_verdict(found: Paired, a: Side, b: Side) -> Paired:
 def _verdict(found: Paired, a: str, b: str) -> tuple[str, bool]:
     if not found.tasks or found.effect is None or found.p is None:
         return "no task was graded in both, so nothing can be said", False
-    tasks = f"{found.tasks} task{'s' * (found.tasks != 1)}"
+    tasks = _number(found.tasks, "task")
     if not found.better_a and not found.better_b:
         said = f"{a} and {b} scored the same on each of {tasks}"
     elif abs(found.effect) <= paired.NEGLIGIBLE:
@@ -284,13 +307,20 @@ def _warnings(found: Paired, unlike: Sequence[Difference], a: Side, b: Side) -> 
     for side, other in ((a, b), (b, a)):
         lost = sum(len(names) for why, names in found.excluded.items() if why.startswith(f"{side.label}: "))
         if tasks and lost > LOPSIDED * tasks:
-            said.append(
-                f"{lost} of {tasks} tasks do not count in {side.label}: those in common with {other.label} are a "
-                "selection, and not of tasks that went wrong at random"
-            )
+            text = f"{lost:,} of {_number(tasks, 'task')} {'does' if lost == 1 else 'do'} not count in {side.label}"
+            if found.tasks:
+                text += (
+                    f": those in common with {other.label} are a selection, and not of tasks that went wrong at random"
+                )
+            said.append(text)
     if 0 < found.tasks < paired.FEW_TASKS:
-        said.append(f"{found.tasks} tasks are few: below {paired.FEW_TASKS} intervals are too narrow to be relied on")
+        few = f"{_number(found.tasks, 'task')} {'is' if found.tasks == 1 else 'are'} few"
+        said.append(f"{few}: below {paired.FEW_TASKS} intervals are too narrow to be relied on")
     return said
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def _listed(names: Sequence[str]) -> str:
