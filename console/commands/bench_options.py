@@ -33,12 +33,20 @@ a rule file (--rules FILE, TOML) adds what you know of your own programs:
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
-    """Options of everything that reads trials."""
+    """Options of everything that reads trials; of its paths, those that are `type=Path`, none may be empty."""
+    parser.register("type", Path, _path)
     parser.add_argument("--rules", type=Path, metavar="FILE", help="your own rules and overrides, see below")
     parser.add_argument(
         "--task", action="append", default=[], metavar="GLOB", help="only tasks of this name; repeat for more"
     )
     parser.add_argument("--no-cache", action="store_true", help="judge every trial anew, and keep nothing")
+
+
+def _path(text: str) -> Path:
+    """An empty one is a variable of a script that was not set; as a path it would be the working directory."""
+    if not text:
+        raise argparse.ArgumentTypeError("an empty path was given; write . for the working directory")
+    return Path(text)
 
 
 def add_formats(parser: argparse.ArgumentParser, what: str) -> None:
@@ -56,12 +64,23 @@ def require_statistics(command: str) -> None:
 
 
 def load(args: argparse.Namespace) -> UserRules | None:
-    """The rule file, if one was given. Raises UsageError."""
+    """The rule file, if one was given. Tells, on stderr, of overrides that concern no trial below any path that was.
+
+    Raises:
+        UsageError: the file is wrong, or with overrides in it, one of the paths.
+    """
     if args.rules is None:
         return None
     from console.bench.rules.user import load_rules
 
-    return load_rules(args.rules)
+    rules = load_rules(args.rules)
+    if rules.overrides:
+        from console.records.harbor.discovery import find_jobs
+
+        # Of all sides of a comparison together: an override of one side concerns nothing of the other.
+        found = find_jobs([*args.dirs, *(path for side in getattr(args, "side", ()) for path in side)])
+        complain(rules.idle(trial for job in found.jobs for trial in found.trials_of(job)))
+    return rules
 
 
 def open_session(

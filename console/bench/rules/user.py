@@ -25,7 +25,7 @@ import hashlib
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -96,6 +96,15 @@ class UserRules(msgspec.Struct, frozen=True, kw_only=True):
         """The first override that concerns this trial."""
         return next((entry for entry in self.overrides if entry.concerns(path)), None)
 
+    def idle(self, trials: Iterable[Path]) -> list[str]:
+        """A line for each override that concerns none of these trials: its glob may be mistyped."""
+        left = dict(enumerate(self.overrides, 1))
+        for path in trials:
+            if not left:
+                break
+            left = {number: entry for number, entry in left.items() if not entry.concerns(path)}
+        return [f"override {number} ({entry.trial}) matched no trial" for number, entry in left.items()]
+
 
 class Match(NamedTuple):
     """The line, counted from 0 in the text, that a rule's pattern was found in: the last one."""
@@ -158,9 +167,10 @@ def load_rules(path: Path) -> UserRules:
 
 
 def _bytes(path: Path) -> bytes:
-    fd = open_regular(path.resolve())
+    target = path.resolve()
+    fd = open_regular(target)
     if fd is None:
-        raise OSError("there is no such file")
+        raise OSError("it is no regular file" if target.exists() else "there is no such file")
     with os.fdopen(fd, "rb") as file:
         raw = file.read(MOST_BYTES + 1)
     if len(raw) > MOST_BYTES:
