@@ -57,7 +57,7 @@ def _decide(case: Case, rules: UserRules | None) -> Decision:
         return _built_in(case)
     override = rules.override(case.trial.path)
     if override is not None:
-        evidence = Evidence(file=rules.path, text=bounded(override.why))
+        evidence = Evidence(file=os.path.abspath(rules.path), text=bounded(override.why))
         own = Decision(outcome=override.outcome, cause=override.cause, rule="user.override", evidence=evidence)
         return _allowed(case, own) or _refused(_built_in(case), own)
     found = _by_user(case, rules, before=True)
