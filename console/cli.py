@@ -53,6 +53,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def run(argv: list[str]) -> int:
     """Run one command line; the exit code. A user's mistake is one line on stderr."""
+    _open_streams()
     if not argv or argv[0] in ("-h", "--help", "help"):
         _print(HELP)
         return 0 if argv else 2
@@ -78,6 +79,13 @@ def guarded(work: Callable[[], int]) -> int:
         return 141
     except OSError as error:
         return fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""), 7)
+
+
+def _open_streams() -> None:
+    """A stream that the shell closed (`>&-`) swallows what is written: Python has None in its place."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
 
 
 def fail(message: str, code: int) -> int:
