@@ -6,13 +6,15 @@ import json
 from collections.abc import Sequence
 
 from console.bench.cache import clear, held, place
+from console.commands.bench_text import amount
 from console.commands.parsing import Parser, say
 from console.state.sanitize import sanitize
 
 _EPILOG = """\
-Triage keeps its verdicts in your cache directory, one file a job, so that a second look at ten thousand trials takes a
-second. A verdict is given anew when any file that it rests on has changed, or when the rules have. It is always safe to
-delete. `--no-cache` of the other commands neither reads nor writes it; QUARTERDECK_CACHE_DIR puts it elsewhere.
+Verdicts and answers are kept in your cache directory, a file a job and a file an answer, so that a second look at ten
+thousand trials takes a second. A verdict is given anew when any file that it rests on has changed, or when the rules
+have. It is always safe to delete. `--no-cache` of the other commands neither reads nor writes it;
+QUARTERDECK_CACHE_DIR puts it elsewhere.
 
 examples:
   quarterdeck bench cache             where it is, and how large
@@ -30,6 +32,7 @@ def cache_main(argv: Sequence[str]) -> int:
     if args.json:
         say(json.dumps({"place": str(place()), "files": files, "bytes": size, "cleared": args.clear}))
         return 0
-    jobs = f"{files} job{'s' * (files != 1)}, {size / 1e6:.1f} MB"
-    say(f"{'deleted: ' if args.clear else ''}{jobs}, in {sanitize(str(place()))}")
+    # Whole kilobytes up to where they would be written as 1,000.
+    shown = f"{size / 1e6:.1f} MB" if size >= 999_500 else f"{size / 1e3:.0f} KB"
+    say(f"{'deleted: ' if args.clear else ''}{amount(files, 'file')}, {shown}, in {sanitize(str(place()))}")
     return 0

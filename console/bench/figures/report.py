@@ -12,7 +12,7 @@ from console.bench.figures.tables import Column, Kind, Table, Value
 from console.bench.figures.tally import GroupTally, Tally
 from console.bench.figures.usage import Spread
 from console.bench.model import Figures
-from console.bench.rows import Notice
+from console.bench.rows import Notice, counted
 
 _CONTRACT = (
     "mode", "numerator", "denominator", "value", "excluded", "se_within", "se_across", "ci95", "pass_at",
@@ -102,7 +102,10 @@ def _figures(group: GroupTally) -> Table:
         (f.mode, f.numerator, f.denominator, f.value, f.ci95, sum(f.excluded.values()), f.coverage) for f in group.modes
     )
     planned = "of an unknown plan" if group.planned is None else f"of {group.planned} planned"
-    title = f"{group.attempts} attempts {planned}, {group.missing} missing; {group.trials} trials on disk"
+    title = (
+        f"{counted(group.attempts, 'attempt')} {planned}, {group.missing} missing; "
+        f"{counted(group.trials, 'trial')} on disk"
+    )
     notes = [f"{f.mode}: {f.rule}{_remark(f.mode)}." for f in group.modes]
     notes += _told(group, ((f.mode, warning) for f in group.modes for warning in f.warnings))
     notes += _told(group, _reasons(group, value="value", ci95="interval"))
