@@ -47,7 +47,8 @@ medium (a text says it), low (the best of several readings). What contradicts it
 Findings are about the job as a whole: everything failing the same way, sandboxes killed when idle, a crowded run.
 
 a reading of what is often taken for the agent's fault:
-  infrastructure     run these again; an AgentTimeoutError is never among them, it is a result
+  infrastructure     run these again; an AgentTimeoutError is a result unless it came long before its limit, and \
+then somebody else's
   bad_reward         the verifier wrote a zero, or nothing, without having run its tests
   configuration      an expired key or quota fails every trial: nothing here says anything about the model
   agent_timeout      with next to no output tokens often runaway thinking: switch thinking off at the server \
