@@ -138,8 +138,8 @@ def _mode_table(one: Comparison) -> Table:
     columns_ = (
         *names,
         Column(b, "mean_b", Kind.SHARE),
-        Column(f"{b} - {a}", "effect"),
-        Column("95 % interval", "ci95"),
+        Column(f"{b} - {a}", "effect", Kind.POINTS),  # a text with its sign, but read as a number
+        Column("95 % interval", "ci95", Kind.POINTS),
     )
     rows = tuple(
         (
@@ -153,7 +153,8 @@ def _mode_table(one: Comparison) -> Table:
         )
         for m in one.modes.values()
     )
-    return Table(name="modes", title="By every mode, in points", columns=(*columns_, Column("p", "p")), rows=rows)
+    title = "By every mode, in points"
+    return Table(name="modes", title=title, columns=(*columns_, Column("p", "p", Kind.SCORE)), rows=rows)
 
 
 def _signed(value: float | None) -> str | None:

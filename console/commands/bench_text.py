@@ -14,6 +14,8 @@ from console.state.sanitize import sanitize
 
 PIPE_WIDTH = 80
 """Cells of a line where there is no terminal."""
+_LEAST_PATH = 20
+"""Cells of a path's end that still tell which one it is."""
 
 
 def columns() -> int:
@@ -53,20 +55,34 @@ def paragraph(text: str, width: int, first: str = "", then: str | None = None) -
     return [set_cell_size(line, width).rstrip() for line in lines]
 
 
-def laid_out(rows: Sequence[Sequence[str]], width: int, flexible: int = -1, right: Sequence[int] = ()) -> Iterator[str]:
-    """Rows as lines of at most `width` cells: one column gives way; those in `right` are aligned there."""
+def laid_out(
+    rows: Sequence[Sequence[str]], width: int, flexible: int = -1, right: Sequence[int] = (), *, path: bool = False
+) -> Iterator[str]:
+    """Rows as lines of at most `width` cells, but for what must not be cut: one column gives way; those in `right`
+    are aligned there.
+
+    Args:
+        path: the column that gives way has paths, which keep their ends; where there is little room they have lines of
+            their own.
+    """
     if not rows:
         return
     widths = [max(cell_len(row[at]) for row in rows) for at in range(len(rows[0]))]
     flexible %= len(widths)
-    widths[flexible] = max(8, min(widths[flexible], width - sum(widths) + widths[flexible] - 2 * (len(widths) - 1)))
+    room = width - sum(widths) + widths[flexible] - 2 * (len(widths) - 1)
+    below = path and room < min(widths[flexible], _LEAST_PATH)
+    widths[flexible] = max(8, min(widths[flexible], room))
     for row in rows:
         cells = []
         for at, (cell, size) in enumerate(zip(row, widths)):
-            text = clean(cell, size)
+            if at == flexible and below:
+                continue
+            text = path_text(cell, size) if at == flexible and path else clean(cell, size)
             pad = " " * (size - cell_len(text))
             cells.append(pad + text if at in right else text + pad)
         yield "  ".join(cells).rstrip()
+        if below:
+            yield f"    {path_text(row[flexible], max(8, width - 4))}"
 
 
 def amount(number: int, what: str) -> str:

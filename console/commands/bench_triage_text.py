@@ -22,9 +22,12 @@ ORDER = (
     OutcomeClass.CANCELLED, OutcomeClass.AMBIGUOUS, OutcomeClass.UNREADABLE,
 )  # fmt: skip
 """Graded classes first, then those that say nothing of the agent."""
+_ROOMY = 64
+"""Cells of a line that has both the figures of a class and what it means."""
 _SUMS = ("count", "positive", "zero")
 _TASKS_NAMED = 6
 _JOBS_NAMED = 12
+_RULES_NAMED = 3
 
 
 class _Group:
@@ -85,30 +88,44 @@ def triage_text(
     if lines:
         yield ""
         yield "trials"
-        yield from laid_out([("TASK", "TRY", "CLASS", "REWARD", "TRIAL"), *lines], width, flexible=4, right=(3,))
+        yield from laid_out(
+            [("TASK", "TRY", "CLASS", "REWARD", "TRIAL"), *lines], width, flexible=4, right=(3,), path=True
+        )
 
 
 def _jobs(session: Session, width: int) -> Iterator[str]:
     for job in session.jobs[:_JOBS_NAMED]:
         read = session.counts.get(job.path, 0)
         state = "running now" if job.running else "finished" if job.finished else "not finished"
-        planned = "" if job.planned is None else f" of {job.planned:,} planned"
-        said = f"{read:,}{planned} trials, {state}" + (f", Harbor {clean(job.harbor, 20)}" if job.harbor else "")
-        yield f"{path_text(os.fspath(job.path), max(12, width - len(said) - 2))}  {said}"
+        trials = amount(read, "trial") if job.planned is None else f"{read:,} of {amount(job.planned, 'planned trial')}"
+        said = f"{trials}, {state}" + (f", Harbor {clean(job.harbor, 20)}" if job.harbor else "")
+        room = width - len(said) - 2
+        if room < 12:
+            yield path_text(os.fspath(job.path), width)
+            yield from paragraph(said, width, "  ")
+        else:
+            yield f"{path_text(os.fspath(job.path), room)}  {said}"
     if len(session.jobs) > _JOBS_NAMED:
         yield f"and {len(session.jobs) - _JOBS_NAMED} more jobs"
 
 
 def _table(groups: dict[tuple[OutcomeClass, str], _Group], width: int) -> Iterator[str]:
     size = max(len(outcome.value) for outcome, _ in groups)
-    yield f"{'CLASS':<{size}}  TRIALS     > 0     = 0"
+    roomy = width >= _ROOMY
+    wide = 8 if roomy else max(5, 2 + len(f"{sum(group.count for group in groups.values()):,}"))
+    yield f"{'CLASS':<{size}}{'TRIALS':>8}{'> 0':>{wide}}{'= 0':>{wide}}"
     for outcome in ORDER:
         found = [group for (one, _), group in groups.items() if one is outcome]
         if found:
             graded = outcome in SCORED or any(group.positive for group in found)
             count, positive, zero = (f"{sum(getattr(g, name) for g in found):,}" for name in _SUMS)
-            rewards = f"{positive:>8}{zero:>8}" if graded else " " * 16
-            yield from paragraph(CLASSES[outcome], width, f"{outcome.value:<{size}}{count:>8}{rewards}  ")
+            rewards = f"{positive:>{wide}}{zero:>{wide}}" if graded else " " * 2 * wide
+            line = f"{outcome.value:<{size}}{count:>8}{rewards}"
+            if roomy:
+                yield from paragraph(CLASSES[outcome], width, f"{line}  ")
+            else:
+                yield line.rstrip()
+                yield from paragraph(CLASSES[outcome], width, "  ")
 
 
 def _failures(groups: dict[tuple[OutcomeClass, str], _Group], width: int) -> Iterator[str]:
@@ -117,12 +134,26 @@ def _failures(groups: dict[tuple[OutcomeClass, str], _Group], width: int) -> Ite
             continue
         yield ""
         name = f"{outcome.value}/{cause}" if cause else outcome.value
-        yield clean(f"{name}: {amount(group.count, 'trial')} of {amount(len(group.tasks), 'task')}", width)
-        rule = group.rules.most_common(1)[0][0]
-        yield from paragraph(rule_meaning(rule) or f"by the rule {rule}", width, "  ")
+        yield from paragraph(
+            f"{name}: {amount(group.count, 'trial')} of {amount(len(group.tasks), 'task')}", width, "", "  "
+        )
+        yield from paragraph(_said(group.example.rule), width, "  ")
         yield from _example(group.example, width)
+        yield from paragraph(_others(group), width, "  ") if len(group.rules) > 1 else ()
         if group.count > 1:
             yield from paragraph(_task_list(group.tasks), width, "  tasks: ", "         ")
+
+
+def _said(rule: str) -> str:
+    return rule_meaning(rule) or f"by the rule {rule}"
+
+
+def _others(group: _Group) -> str:
+    """What decided on those of the group that the example does not speak for."""
+    others = [(rule, count) for rule, count in group.rules.most_common() if rule != group.example.rule]
+    named = "; ".join(f"{_said(rule)} ({count:,})" for rule, count in others[:_RULES_NAMED])
+    more = f"; and {len(others) - _RULES_NAMED} more" if len(others) > _RULES_NAMED else ""
+    return f"and {sum(count for _, count in others):,} by other rules: {named}{more}"
 
 
 def _task_list(tasks: Counter[str]) -> str:

@@ -75,7 +75,11 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def to_text(tables: Iterable[Table], width: int = WIDTH) -> str:
-    """Aligned columns of at most `width` cells; the texts of rows are cut for that, titles and notes wrapped."""
+    """Lines of at most `width` cells: aligned columns, or a block a row where these do not fit.
+
+    Texts beyond the first column are cut to fit, numbers and the first column never; titles, notes and blocks are
+    wrapped.
+    """
     return "\n\n".join("\n".join(_text_lines(table, width)) for table in tables)
 
 
@@ -137,27 +141,51 @@ def _text_lines(table: Table, width: int) -> Iterator[str]:
     columns, lines = table.shown()
     cells = [[column.name for column in columns], *lines]
     sizes = [max(cell_len(cell) for cell in column) for column in zip(*cells, strict=True)]
-    sizes = _fitted(sizes, [column.kind is Kind.TEXT for column in columns], width)
-    for line in cells:
-        parts = [
-            _sized(cell, size, left=column.kind is Kind.TEXT)
-            for cell, size, column in zip(line, sizes, columns, strict=True)
-        ]
-        yield (" " * _GAP).join(parts).rstrip()
+    fitted = _fitted(sizes, [column.kind is Kind.TEXT for column in columns], width)
+    if fitted is None:
+        yield from _blocks(cells, width)
+    else:
+        for line in cells:
+            parts = [
+                _sized(cell, size, left=column.kind is Kind.TEXT)
+                for cell, size, column in zip(line, fitted, columns, strict=True)
+            ]
+            yield (" " * _GAP).join(parts).rstrip()
     if not table.rows:
         yield "(nothing)"
     for note in table.notes:
         yield from textwrap.wrap(sanitize(note), width, initial_indent="  ", subsequent_indent="    ")
 
 
-def _fitted(sizes: list[int], texts: Sequence[bool], width: int) -> list[int]:
-    """Column widths that fit: the widest text gives a cell at a time, down to a least width."""
+def _blocks(cells: Sequence[Sequence[str]], width: int) -> Iterator[str]:
+    """A block for each row but the first, which has the names: a line for each value that is there."""
+    for row in cells[1:]:
+        for at, (name, value) in enumerate(zip(cells[0], row, strict=True)):
+            if value or not at:
+                margin = "  " if at else ""
+                yield from _wrapped(f"{name}: {value}", width, margin, f"{margin}  ")
+
+
+def _wrapped(text: str, width: int, first: str, then: str) -> list[str]:
+    lines: list[str] = []
+    for characters in (width, max(1, width // 2)):  # the latter where characters take two cells
+        lines = textwrap.wrap(text, characters, initial_indent=first, subsequent_indent=then, break_on_hyphens=False)
+        if all(cell_len(line) <= width for line in lines):
+            break
+    return lines
+
+
+def _fitted(sizes: list[int], texts: Sequence[bool], width: int) -> list[int] | None:
+    """Column widths that fit: the widest text but the first column gives a cell at a time, down to a least width.
+
+    None when that is not enough.
+    """
     sizes = list(sizes)
     over = sum(sizes) + _GAP * (len(sizes) - 1) - width
     while over > 0:
-        room = [(size, -index) for index, size in enumerate(sizes) if texts[index] and size > _LEAST]
+        room = [(size, -index) for index, size in enumerate(sizes) if index and texts[index] and size > _LEAST]
         if not room:
-            break
+            return None
         sizes[-max(room)[1]] -= 1
         over -= 1
     return sizes
