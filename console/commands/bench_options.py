@@ -74,11 +74,12 @@ def load(args: argparse.Namespace) -> UserRules | None:
     from console.bench.rules.user import load_rules
 
     rules = load_rules(args.rules)
-    if rules.overrides:
+    paths = [*args.dirs, *(path for side in getattr(args, "side", ()) for path in side)]
+    if rules.overrides and paths:
         from console.records.harbor.discovery import find_jobs
 
         # Of all sides of a comparison together: an override of one side concerns nothing of the other.
-        found = find_jobs([*args.dirs, *(path for side in getattr(args, "side", ()) for path in side)])
+        found = find_jobs(paths)
         complain(rules.idle(trial for job in found.jobs for trial in found.trials_of(job)))
     return rules
 

@@ -83,3 +83,4 @@ def test_an_override_that_concerns_no_trial_is_told_once(
         assert err == (
             "quarterdeck: override 3 (tow__*) matched no trial\nquarterdeck: override 5 (c/one__x) matched no trial\n"
         )
+    assert call(capsys, "compare", "--rules", rules)[2].count("\n") == 1
