@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from console.bench.compare import Comparison, compare, compare_all, side_of
@@ -102,6 +102,7 @@ def test_holms_adjustment_of_three_tests() -> None:
 
 
 @given(st.lists(st.sampled_from([-1.0, -0.5, -0.2, 0.0, 0.2, 0.5, 1.0]), min_size=1, max_size=9))
+@example([-0.5, -0.2, -0.2, -0.2, -0.2, -0.2, 0.5, 0.5, 0.5])  # a mean of zero that sums to a little less
 def test_the_sign_flip_test_counts_all_signs(differences: list[float]) -> None:
     found = paired.sign_flip(differences)
     total, hits = 0, 0
