@@ -13,6 +13,7 @@ from harbor_jobs import HarborJob, put
 from rich.cells import cell_len
 
 from console.bench.cache import DIRECTORY_VARIABLE
+from console.bench.figures.modes import MODES
 from console.bench.figures.tables import Column, Kind, Table, to_text
 from console.cli import run
 from console.commands import (
@@ -131,6 +132,9 @@ def test_no_number_and_no_name_is_cut_however_narrow_the_terminal(shell: Shell, 
     assert to == "to" and "…" not in narrow
     flat = " ".join(narrow.split())
     assert f"{low} to {high}" in flat and f"p: {p}" in flat
+    table = [line for line in whole.splitlines() if line.startswith(("mode ", *(f"{mode} " for mode in MODES)))]
+    barely = shell("compare", tmp_path / "a", tmp_path / "b", width=max(map(len, table)) - 1)
+    assert "…" not in barely and f"{low} to {high}" in barely
     tally = " ".join(shell("tally", tmp_path / "a", "--table", "tasks", width=width).split())
     assert all(f"some-task-{at:02}" in tally for at in range(12))
     triage = shell("triage", tmp_path / "a", "--trials", width=width).splitlines()
