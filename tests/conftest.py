@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 MODEL_NAME = "quarterdeck/midshipman"
@@ -35,6 +36,10 @@ if sys.dont_write_bytecode and os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = tempfile.mkdtemp(prefix="quarterdeck-pycache-")
     sys.dont_write_bytecode = False
     atexit.register(shutil.rmtree, sys.pycache_prefix, ignore_errors=True)
+
+# No test fails for being slow. In CI the examples are the same each time: what it refuses can be seen again.
+settings.register_profile("quarterdeck", deadline=None, derandomize=bool(os.environ.get("CI")))
+settings.load_profile("quarterdeck")
 
 WHOLE_RUNS = ("tests/faults/", "tests/end_to_end/", "tests/pty/")
 
