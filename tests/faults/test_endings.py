@@ -44,7 +44,8 @@ def stuck_run(embedded_gateway: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
     )
     try:
-        _wait(lambda: _phase(run_dir) in ("setup", "agent"), 100)
+        # Its sandbox is there in each of these, and stays: a short trial may pass the first two between two looks.
+        _wait(lambda: _phase(run_dir) in ("setup", "agent", "verify", "teardown"), 100)
         yield process, run_dir, held
     finally:
         held.unlink(missing_ok=True)
