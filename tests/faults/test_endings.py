@@ -20,6 +20,7 @@ from console.journal.reader import Journal
 from console.records.run_dir import RunRecord
 
 ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture
@@ -44,8 +45,8 @@ def stuck_run(embedded_gateway: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
     )
     try:
-        # Its sandbox is there in each of these, and stays: a short trial may pass the first two between two looks.
-        _wait(lambda: _phase(run_dir) in ("setup", "agent", "verify", "teardown"), 100)
+        _wait(lambda: _phase(run_dir) in ("setup", "agent") or process.poll() is not None, 200)
+        assert process.poll() is None, process.communicate()[1][-2000:]
         yield process, run_dir, held
     finally:
         held.unlink(missing_ok=True)
