@@ -19,8 +19,13 @@ class Confidence(StrEnum):
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """What decided. `file`: relative to the trial's directory; `line`: from 1, None where a file has no lines or the
-    end of a very long one was read; `text`: at most 300 characters, not yet made safe for a terminal."""
+    """What decided.
+
+    Attributes:
+        file: relative to the trial's directory; of a user's override, the absolute path of the rule file.
+        line: from 1, None where a file has no lines or the end of a very long one was read.
+        text: at most 300 characters, not yet made safe for a terminal.
+    """
 
     file: str = ""
     line: int | None = None

@@ -217,19 +217,20 @@ def test_patterns_that_may_take_for_ever(pattern: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern",
+    ("pattern", "text"),
     [
-        r"\b50[0234]\b|Bad Gateway",
-        r"exceeds? the (?:model'?s )?(?:maximum )?context (?:window|length)",
-        r"sandbox \w+ died after \d+ s: .*",
-        r"E: (?:Unable|Failed) to fetch.{0,80}deb",
-        r"(?:a|b){1,3}x",
-        r"^panic: .*goroutine .*",
+        (r"\b50[0234]\b|Bad Gateway", "HTTP 502 Bad Gateway"),
+        (r"exceeds? the (?:model'?s )?(?:maximum )?context (?:window|length)", "it exceeds the model's context length"),
+        (r"sandbox \w+ died after \d+ s: .*", "sandbox s1 died after 600 s: idle"),
+        (r"E: (?:Unable|Failed) to fetch.{0,80}deb", "E: Failed to fetch http://mirror/x_1.0.deb"),
+        (r"(?:a|b){1,3}x", "abax"),
+        (r"^panic: .*goroutine .*", "panic: lost, goroutine 1"),
     ],
 )
-def test_patterns_that_people_write(pattern: str) -> None:
-    compile_pattern(pattern)
-    compile_pattern(pattern, ignore_case=False)
+def test_patterns_that_people_write(pattern: str, text: str) -> None:
+    assert compile_pattern(pattern).search(text.upper())
+    assert compile_pattern(pattern, ignore_case=False).search(text)
+    assert not compile_pattern(pattern, ignore_case=False).search(text.swapcase().replace("5", "7"))
 
 
 PIECES = st.sampled_from(["a", "b", r"\w", ".", "[ab]", "(?:a|b)", "(a)", "a?", "a+", ".*", "b{0,40}", "(?:ab)+", "$"])
