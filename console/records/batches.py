@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from console.journal import events as ev
 from console.journal.reader import Journal
+from console.outcomes.classes import SCORED
 from console.records.capture_paths import earlier_trial_files, place_of_file, trial_files
 from console.records.try_key import TrialPlace, place_of
 from console.records.untold import OpenTries, Untold
@@ -61,6 +63,12 @@ class Opening(msgspec.Struct, kw_only=True):
     def complete(self) -> bool:
         """Whether every group of it has ended."""
         return len(self.groups) == self.size and all(group.complete for group in self.groups.values())
+
+    def scored(self) -> Iterator[ev.TrialFinished]:
+        """The ends of the scored trials of the groups that were kept: what a training of it takes."""
+        for group in self.groups.values():
+            if group.ended is not None and group.ended.kept:
+                yield from (end for end in group.ends.values() if end.outcome in SCORED)
 
 
 class Batches(msgspec.Struct, kw_only=True):

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from console.errors import RecordingError
 from console.journal import events as ev
-from console.outcomes.classes import SCORED
 from console.records.batches import Batches, Opening, read_batches
 from console.records.capture_paths import find_trial_file
 from console.records.cookbook import WEIGHTS
@@ -94,13 +93,8 @@ class _Glance:
 
     def problem(self, opening: Opening) -> str:
         """Why a batch cannot be trained again as it was, empty when nothing is found against it."""
-        for group in opening.groups.values():
-            if group.ended is None or not group.ended.kept:
-                continue
-            for end in group.ends.values():
-                if end.outcome in SCORED and (problem := self._problem(end, opening.policy_version)):
-                    return problem
-        return ""
+        found = (self._problem(end, opening.policy_version) for end in opening.scored())
+        return next(filter(None, found), "")
 
     def _problem(self, end: ev.TrialFinished, policy_version: int) -> str:
         key = try_key((end.step, end.group, end.trial, end.try_))

@@ -199,13 +199,7 @@ def _other_weights(found: ResumePlan, opened: list[Opening]) -> str:
 
 
 def _trained(opening: Opening) -> list[str]:
-    return [
-        try_key((end.step, end.group, end.trial, end.try_))
-        for group in opening.groups.values()
-        if group.ended is not None and group.ended.kept
-        for end in group.ends.values()
-        if end.outcome in SCORED and end.reward is not None
-    ]
+    return [try_key((end.step, end.group, end.trial, end.try_)) for end in opening.scored() if end.reward is not None]
 
 
 def _replayed(run_dir: Path, opening: Opening) -> RecordedBatch | str:
