@@ -139,6 +139,7 @@ async def main() -> None:
     else:
         engine.finish()
     await engine.close()
+    os._exit(0)  # as the engine itself: the loop's end would undo its signal handlers, and one may still be on its way
 
 
 if __name__ == "__main__":

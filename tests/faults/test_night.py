@@ -290,9 +290,12 @@ def test_the_rules_over_the_replayed_journal_raise_the_same_alarms(night):
 
 def test_a_disk_without_any_room_ends_the_run_in_order(embedded_gateway, tmp_path):
     night = spend("night_no_room.py", plan(tmp_path, embedded_gateway))
-    assert night.said("exit")[0]["code"] == 7
+    code = night.said("exit")[0]["code"]
+    assert code in (4, 6, 7), "that of the file that was written first: a trial's, the capture's, the journal's"
     record = RunRecord(night.run_dir)
     assert record.view_at_end() == fold(night.events) and record.damage == []
     assert [e.seq for e in night.events] == list(range(1, len(night.events) + 1))
-    assert {e.exit_code for e in night.of(ev.RunFinished)} <= {7}, "there may be room for it, or not"
+    assert {e.exit_code for e in night.of(ev.RunFinished)} <= {code}, "there may be room for it, or not"
+    told = [e.detail for e in night.of(ev.RunPhase) if e.phase == "stopping"]
+    assert all("/disk/run" in detail for detail in told), "the same, and each names its file"
     assert processes_of(tmp_path) == []
