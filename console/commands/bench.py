@@ -13,11 +13,17 @@ quarterdeck bench: benchmark runs of Harbor that can be believed
 usage: quarterdeck bench COMMAND DIR... [OPTIONS]
        quarterdeck bench COMMAND --help teaches each one
 
+  run       start a job, with its mistakes told before, and stand watch over it
   triage    what became of each trial: its class and cause, and the line of
             which file says so; what went wrong with the job as a whole
   tally     the figures, by each accounting rule, with numerator, denominator
             and what is left out
   compare   did B beat A, and can it be trusted: on the tasks in common
+  look      triage and comparison on the screen, down to the evidence
+  mop-up    run what failed for reasons that are not the agent's again, in a new
+            job; the old one is not touched
+  resume-check
+            what `harbor job resume` would keep, delete and run again
   cache     what is kept so that a second look is fast; --clear deletes it
 
 Start with triage: a sandbox that died, an expired key and a verifier that could
@@ -64,9 +70,37 @@ def _cache(argv: list[str]) -> int:
     return cache_main(argv)
 
 
+def _run(argv: list[str]) -> int:
+    from console.commands.bench_run import run_main
+
+    return run_main(argv)
+
+
+def _look(argv: list[str]) -> int:
+    from console.commands.bench_look import look_main
+
+    return look_main(argv)
+
+
+def _mop_up(argv: list[str]) -> int:
+    from console.commands.bench_mop_up import mop_up_main
+
+    return mop_up_main(argv)
+
+
+def _resume_check(argv: list[str]) -> int:
+    from console.commands.bench_resume_check import resume_check_main
+
+    return resume_check_main(argv)
+
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "triage": _triage,
     "tally": _tally,
     "compare": _compare,
     "cache": _cache,
+    "run": _run,
+    "look": _look,
+    "mop-up": _mop_up,
+    "resume-check": _resume_check,
 }

@@ -32,6 +32,8 @@ from console.journal.events_acts import RunTuned as RunTuned
 from console.journal.events_acts import StopRequested as StopRequested
 from console.journal.events_acts import TaskQuarantined as TaskQuarantined
 from console.journal.events_acts import WatchTaken as WatchTaken
+from console.journal.events_bench import BenchLimited as BenchLimited
+from console.journal.events_bench import BenchPlanned as BenchPlanned
 from console.journal.events_plumbing import CaptureStats as CaptureStats
 from console.journal.events_plumbing import CheckpointSaved as CheckpointSaved
 from console.journal.events_plumbing import ClockJumped as ClockJumped
@@ -58,6 +60,7 @@ class RunStarted(Event, tag="run.started"):
         owned: True when the command that started the run owns it (headless without --detach).
         tunables: what may be changed while the run lasts, by name (`TUNABLES`), with the value at the start.
         thresholds: those of the alarms, by name, as configured.
+        kind: training or benchmark.
     """
 
     schema: int = SCHEMA_VERSION
@@ -79,6 +82,7 @@ class RunStarted(Event, tag="run.started"):
     owned: bool = False
     tunables: dict[str, float | None] = {}
     thresholds: dict[str, float] = {}
+    kind: str = "training"
 
 
 class RunResumed(Event, tag="run.resumed"):
@@ -268,6 +272,8 @@ class TrialFinished(Event, tag="trial.finished"):
             others by reason, `first` among them; excluded: answered calls that never train, by reason.
         refused: requests that got an error instead of a sample, by kind.
         reused: it ended under an earlier engine and counts again, in the same step of the resumed run; nothing ran.
+        cached_tokens: prompt tokens that the endpoint had in its cache; cost_usd: US dollars as the agent reckons
+            them, null when it does not; both of benchmarks alone.
     """
 
     step: int
@@ -292,6 +298,8 @@ class TrialFinished(Event, tag="trial.finished"):
     excluded: dict[str, int] = {}
     refused: dict[str, int] = {}
     reused: bool = False
+    cached_tokens: int = 0
+    cost_usd: float | None = None
 
 
 class TrialHeld(Event, tag="trial.held"):
