@@ -11,11 +11,14 @@ from typing import Literal
 import msgspec
 
 from console.journal.events import Scalars, StepFinished
+from console.state.bench_model import BenchState
 
 EVENTS_KEPT = 200
 COMMANDS_KEPT = 32
 CHECKPOINTS_KEPT = 8
 RECENT_KEPT = 50
+EVIDENCE_KEPT = 200
+"""Characters of a recent try's evidence."""
 READINGS_KEPT = 60
 SHELF_KEPT = 32
 
@@ -27,7 +30,7 @@ class TrialState(msgspec.Struct, kw_only=True):
 
     `phase` is queued, create, environment, setup, agent, verify, teardown, held, retrying or done; `outcome` is set
     when it is done (or held: then it is the outcome of the try that failed). What was captured, and `reused`, is as
-    `TrialFinished` has it.
+    `TrialFinished` has it; so are the cached tokens and the cost of a benchmark's trial.
     """
 
     trial: int
@@ -56,6 +59,8 @@ class TrialState(msgspec.Struct, kw_only=True):
     excluded: dict[str, int] = {}
     refused: dict[str, int] = {}
     reused: bool = False
+    cached_tokens: int = 0
+    cost_usd: float | None = None
 
 
 class GroupState(msgspec.Struct, kw_only=True):
@@ -158,7 +163,8 @@ class HostState(msgspec.Struct, kw_only=True):
 
 class TrialBrief(msgspec.Struct, kw_only=True, array_like=True):
     """What alarms need of a try that ended: when, how, on which task, in how many seconds, answered model calls, and
-    sequences of them that may be trained."""
+    sequences of them that may be trained. Of a benchmark also the rule that decided and the text it saw, sampled tokens,
+    and the agent's seconds."""
 
     ts: float = 0.0
     name: str = ""
@@ -169,6 +175,10 @@ class TrialBrief(msgspec.Struct, kw_only=True, array_like=True):
     seconds: float | None = None
     calls: int = 0
     segments: int = 0
+    rule: str = ""
+    evidence: str = ""
+    sampled: int = 0
+    agent: float | None = None
 
 
 CAPTURE_TOTALS = (
@@ -297,6 +307,7 @@ class RunState(msgspec.Struct, kw_only=True):
         watch: who holds the lease to act, empty for nobody.
         resumed: what this engine resumed with, None for a new run or before it is known.
         weights: name of the weights of the step under way; replaying: it is trained again from what was captured.
+        kind: training or benchmark; bench: of a benchmark, what only such a run has.
     """
 
     seq: int = 0
@@ -357,6 +368,8 @@ class RunState(msgspec.Struct, kw_only=True):
     lines: list[EventLine] = []
     repaired_bytes: int = 0
     unknown_events: int = 0
+    kind: str = "training"
+    bench: BenchState = msgspec.field(default_factory=BenchState)
 
 
 class History(msgspec.Struct, kw_only=True):

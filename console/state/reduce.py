@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from console.journal import events as ev
-from console.state import lines, reduce_plumbing, reduce_trials
+from console.state import lines, reduce_bench, reduce_plumbing, reduce_trials
+from console.state.bench_model import BenchState
 from console.state.model import (
     CAPTURE_TOTALS,
     COMMANDS_KEPT,
@@ -87,6 +88,7 @@ def _run_started(view: RunView, e: ev.RunStarted) -> None:
     s = view.state
     s.run_id, s.name, s.run_dir, s.pid, s.socket = e.run_id, e.name, e.run_dir, e.pid, e.socket
     s.model, s.gateway_url, s.versions, s.config = e.model, e.gateway_url, e.versions, e.config
+    s.kind, s.bench = e.kind, BenchState()
     s.steps_planned = e.steps if e.steps is not None else s.steps_planned
     s.groups_per_batch, s.group_size = e.groups_per_batch, e.group_size
     s.on_failure, s.hold_timeout, s.owned = e.on_failure, e.hold_timeout, e.owned
@@ -271,7 +273,7 @@ def _unknown(view: RunView, e: ev.UnknownEvent) -> None:
 _PROGRESS = frozenset(
     {
         ev.RunStarted, ev.RunPhase, ev.StepStarted, ev.StepFinished, ev.GroupStarted, ev.GroupFinished, ev.TrialPhase,
-        ev.TrialTurn, ev.TrialFinished, ev.TrialRetried, ev.CheckpointSaved, ev.RunFinished,
+        ev.TrialTurn, ev.TrialFinished, ev.TrialRetried, ev.CheckpointSaved, ev.RunFinished, ev.BenchPlanned,
     }
 )  # fmt: skip
 """Events that show that the run moves. Health, totals, alarms and commands come from a run that hangs, too."""
@@ -286,6 +288,7 @@ _HANDLERS: dict[type[ev.Event], Callable[[RunView, Any], None]] = {
     ev.StepFinished: _step_finished,
     **reduce_trials.HANDLERS,
     **reduce_plumbing.HANDLERS,
+    **reduce_bench.HANDLERS,
     ev.AlarmOpened: _alarm_opened,
     ev.AlarmClosed: _alarm_closed,
     ev.AlarmAcked: _alarm_acked,

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from console.journal import events as ev
+from console.state import reduce_bench
 from console.state.lines import trial_name
-from console.state.model import RECENT_KEPT, GroupState, RunState, TrialBrief, TrialState
+from console.state.model import EVIDENCE_KEPT, RECENT_KEPT, GroupState, RunState, TrialBrief, TrialState
+from console.state.reduce_bench import BENCHMARK
 
 if TYPE_CHECKING:
     from console.state.reduce import RunView
@@ -55,18 +57,22 @@ def _trial_phase(view: RunView, e: ev.TrialPhase) -> None:
     if t is None or e.try_ < t.try_:
         return
     if e.try_ > t.try_:
-        _new_try(t, e.try_)
+        _new_try(view.state, t, e.try_)
     if t.phase not in _OVER:
         t.phase, t.phase_since, t.last_event = e.phase, e.ts, e.ts
+        if e.phase == "agent" and view.state.kind == BENCHMARK:
+            t.last_event = 0.0  # nobody tells of its model calls: its silence says nothing
         if t.started is None and e.phase != "queued":
             t.started = e.ts
 
 
-def _new_try(t: TrialState, number: int) -> None:
+def _new_try(state: RunState, t: TrialState, number: int) -> None:
+    if state.kind == BENCHMARK:
+        reduce_bench.forget(state.bench, t)
     t.try_, t.phase, t.outcome, t.cause, t.rule, t.evidence = number, "queued", None, "", "", ""
     t.reward, t.retryable, t.exception, t.trial_dir, t.hold_deadline = None, False, None, None, None
     t.turns = t.prompt_tokens = t.sampled_tokens = t.segments = t.bridged = 0
-    t.unbridged, t.excluded, t.refused, t.reused = {}, {}, {}, False
+    t.unbridged, t.excluded, t.refused, t.reused, t.cached_tokens, t.cost_usd = {}, {}, {}, False, 0, None
     t.started = t.finished = None
     t.seconds = {}
 
@@ -91,13 +97,17 @@ def _trial_finished(view: RunView, e: ev.TrialFinished) -> None:
     if group is None or t is None or e.try_ < t.try_:
         return
     if e.try_ > t.try_:
-        _new_try(t, e.try_)
+        _new_try(view.state, t, e.try_)
+    bench = view.state.kind == BENCHMARK
+    if bench:
+        reduce_bench.forget(view.state.bench, t, same_try=True)
+        reduce_bench.count(view.state.bench, e)
     t.phase, t.phase_since, t.finished, t.last_event = "done", e.ts, e.ts, e.ts
     t.outcome, t.cause, t.rule, t.evidence, t.reward = e.outcome, e.cause, e.rule, e.evidence, e.reward
     t.retryable, t.exception, t.trial_dir, t.seconds = e.retryable, e.exception, e.trial_dir, e.seconds
     t.turns, t.prompt_tokens, t.sampled_tokens = e.turns, e.prompt_tokens, e.sampled_tokens
     t.segments, t.bridged, t.unbridged, t.excluded = e.segments, e.bridged, e.unbridged, e.excluded
-    t.refused, t.reused = e.refused, e.reused
+    t.refused, t.reused, t.cached_tokens, t.cost_usd = e.refused, e.reused, e.cached_tokens, e.cost_usd
     t.hold_deadline = None
     group.reward_mean, group.reward_std = mean_and_std([x.reward for x in group.trials if x.reward is not None])
     if e.reused:  # it was told when it ended
@@ -110,6 +120,10 @@ def _trial_finished(view: RunView, e: ev.TrialFinished) -> None:
             segments=e.segments,
         )
     )  # fmt: skip
+    if bench:
+        last = recent[-1]
+        last.rule, last.evidence = e.rule, e.evidence[:EVIDENCE_KEPT]
+        last.sampled, last.agent = e.sampled_tokens, e.seconds.get("agent")
     del recent[:-RECENT_KEPT]
 
 
@@ -124,7 +138,7 @@ def _trial_held(view: RunView, e: ev.TrialHeld) -> None:
 def _trial_retried(view: RunView, e: ev.TrialRetried) -> None:
     t = _trial(view.state, e.step, e.group, e.trial)
     if t is not None and e.try_ > t.try_:
-        _new_try(t, e.try_)
+        _new_try(view.state, t, e.try_)
         t.phase, t.phase_since, t.last_event = "retrying", e.ts, e.ts
 
 
