@@ -61,7 +61,7 @@ def _record(action: Action, keymap: Keymap) -> dict[str, object]:
 
 
 def _table(keymap: Keymap) -> str:
-    where = {"command": "live run", "live": "live run", "replay": "replay", "view": ""}
+    where = {"command": "live run", "live": "live run", "replay": "replay", "bench": "bench look", "view": ""}
     rows = [("KEYS", "ACTION", "WHERE", "WHAT")]
     for action in keymap.actions:
         keys = " ".join(key_label(key) for key in action.keys) or "--"

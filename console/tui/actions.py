@@ -7,7 +7,7 @@ from typing import Literal
 
 from console.control.commands import COMMANDS
 
-Kind = Literal["command", "view", "live", "replay"]
+Kind = Literal["command", "view", "live", "replay", "bench"]
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,8 @@ class Action:
         id: as handlers and key maps name it.
         keys: as Textual names them; key: how the first one is shown.
         label: for the key line, empty when it is not shown there; help: one line.
-        kind: command (goes to the engine; refused in a replay), view (this console only), live and replay (only there).
+        kind: command (goes to the engine; refused in a replay), view (this console only), live and replay (only there),
+            bench (on the pages of `bench look`).
         command: the engine's command, when there is one; `COMMANDS` says whether it asks first.
         rank: order in the key line, lower is more to the left.
         pages: where it exists; empty for everywhere. On one page a key may mean what it means nowhere else.
@@ -44,8 +45,11 @@ _RUN = ("run",)
 _SELECTED = ("run", "trial")
 """Pages that show which group or trial is selected: on others a key must not act on it."""
 _WATCHING = ("run", "trial", "events", "alarms", "metrics")
-_LISTS = ("run", "trial", "events", "alarms", "runs", "config", "metrics", "help")
-_TEXTS = ("trial", "events", "config")
+_FAILURES = ("triage", "trials")
+"""Pages of `bench look` on which trials are chosen."""
+_BENCH = (*_FAILURES, "verdict", "tally", "versus", "task", "mop")
+_LISTS = ("run", "trial", "events", "alarms", "runs", "config", "metrics", "help", *_BENCH)
+_TEXTS = ("trial", "events", "config", "verdict", "tally", "mop")
 
 
 def _engine(
@@ -100,7 +104,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("page_config", ("f7", "i"), "i", "", "what the run was started with", rank=61),
     Action("page_runs", ("f8", "u"), "u", "", "live and recorded runs", rank=61),
     Action("open", ("enter",), "enter", "open", "open what is selected", rank=18,
-           pages=("run", "alarms", "events", "runs", "metrics", "scrub")),
+           pages=("run", "alarms", "events", "runs", "metrics", "scrub", *_BENCH)),
     Action("transcript", ("t",), "t", "", "the trial's transcript", rank=62, pages=("run", "trial")),
     Action("verifier", ("v",), "v", "", "the trial's verifier output", rank=62, pages=("run", "trial")),
     Action("tokens", ("c",), "c", "", "the trial's captured tokens and log-probs", rank=62, pages=("run", "trial")),
@@ -122,8 +126,8 @@ ACTIONS: tuple[Action, ...] = (
     *(Action(f"pane_{n}", (str(n),), str(n), "", f"to pane {n}", rank=65) for n in range(2, 7)),
     Action("next_alarm", ("exclamation_mark",), "!", "", "to what needs you: the next alarm; in a replay the next "
            "alarm in time", rank=15),
-    Action("previous_trial", ("K",), "K", "", "the trial before", rank=66, pages=("trial",)),
-    Action("next_trial", ("J",), "J", "trial", "the next trial", rank=17, pages=("trial",)),
+    Action("previous_trial", ("K",), "K", "", "the trial before", rank=66, pages=("trial", "verdict")),
+    Action("next_trial", ("J",), "J", "trial", "the next trial", rank=17, pages=("trial", "verdict")),
     Action("previous_try", ("left_parenthesis",), "(", "", "the try before, of a trial that was tried again", rank=66,
            pages=("trial",)),
     Action("next_try", ("right_parenthesis",), ")", "", "the next try", rank=66, pages=("trial",)),
@@ -142,7 +146,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("density", ("D",), "D", "", "one row a group, or its trials beneath it (wide screens)", rank=67, pages=_RUN),
     Action("freeze", ("P",), "P", "", "freeze the screen, the run goes on; again to catch up", "live", rank=67),
     Action("follow", ("f",), "f", "follow", "follow the tail, or stand still", rank=16, pages=("trial", "events")),
-    Action("wrap", ("w",), "w", "", "wrap long lines, or cut them", rank=67, pages=("trial", "events")),
+    Action("wrap", ("w",), "w", "", "wrap long lines, or cut them", rank=67, pages=("trial", "events", "verdict")),
     Action("figures", ("t",), "t", "figures", "all figures of the step under the cursor", rank=17, pages=("metrics",)),
     Action("log_scale", ("y",), "y", "log", "logarithmic y axis for the focused plot", rank=18, pages=("metrics",)),
     Action("smooth", ("S",), "S", "smooth", "smooth the curves, more, or not", rank=19, pages=("metrics",)),
@@ -152,6 +156,20 @@ ACTIONS: tuple[Action, ...] = (
     Action("slower_paint", ("minus",), "-", "", "paint less often, down to every 4 seconds", rank=68),
     Action("mouse", ("M",), "M", "", "take mouse clicks, or leave them to the terminal", rank=68),
     Action("theme", ("T",), "T", "theme", "the next theme", rank=40),
+    # --- job directories of benchmarks ---
+    Action("bench_mark", ("space",), "space", "mark", "mark the trial, or all of the row, for the mop-up; again to "
+           "unmark", "bench", rank=5, pages=_FAILURES),
+    Action("mark_all", ("a",), "a", "all", "mark everything in the list", "bench", rank=6, pages=_FAILURES),
+    Action("clear_marks", ("C",), "C", "", "clear all marks", "bench", rank=62, pages=_BENCH),
+    Action("mop_up", ("R",), "R", "mop up", "what a mop-up of the marked trials would run, and start it", "bench",
+           rank=7, pages=(*_FAILURES, "verdict", "mop")),
+    Action("tally", ("t",), "t", "tally", "the figures by each accounting rule", "bench", rank=8, pages=_BENCH),
+    Action("versus", ("c",), "c", "compare", "did B beat A", "bench", rank=9, pages=_BENCH),
+    Action("bench_sort", ("o",), "o", "sort", "another order of the list", "bench", rank=19, pages=_FAILURES),
+    Action("bench_goto", ("ctrl+g",), "^g", "", "go to a row by its number or name", "bench", rank=62,
+           pages=(*_FAILURES, "versus", "task")),
+    Action("read_again", ("ctrl+r",), "^r", "read again", "read the directories again: what is new, and what changed",
+           "bench", rank=20, pages=_BENCH),
     # --- replay ---
     Action("play", ("space",), "space", "play", "play or pause", "replay", rank=6),
     Action("previous_event", ("left_square_bracket",), "[", "", "one event back", "replay", rank=69),

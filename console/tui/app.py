@@ -52,11 +52,12 @@ class ConsoleApp(App[None], inherit_bindings=False):
         keymap: Keymap | None = None,
         notify: bool = False,
         mouse: bool = False,
+        desk: Callable[..., Desk] = Desk,
     ) -> None:
         """`leave_after`: seconds after the run's end at which the console closes by itself, None for never.
 
         `keymap`: other keys than the default ones; `notify`: the terminal's notifications (OSC 9) beside its bell;
-        `mouse`: take clicks from the start.
+        `mouse`: take clicks from the start; `desk`: makes the desk, for one that shows something else than a run.
         """
         super().__init__()
         self.source = self.begun_with = source
@@ -64,7 +65,7 @@ class ConsoleApp(App[None], inherit_bindings=False):
         self._notify, self._mouse = notify, mouse
         self.themes = themes
         self.palette = Palette(themes.loaded[theme])
-        self.desk = Desk(source, self, read_only, ascii_only, keymap=keymap)
+        self.desk = desk(source, self, read_only, ascii_only, keymap=keymap)
         self.crash_file: Path | None = None
         self.crash = ""
         self.takes_mouse = False

@@ -47,7 +47,7 @@ class CommandLine:
         self.typed: dict[str, Typed] = {
             "group": Typed("group 3", self._group, offer=self._groups),
             "trial": Typed("trial 5, trial g3/t5", self._trial),
-            "page": Typed("page metrics", self._page, offer=lambda: NAMED_PAGES),
+            "page": Typed("page metrics", self._page, offer=lambda: self.pages),
             "filter": Typed("filter class:infra", self._filter, bare=True),
             "goto": Typed("goto 14:01, goto s12", self._goto, "goto"),
             "speed": Typed("speed 8, speed max", self._speed, "faster"),
@@ -61,6 +61,7 @@ class CommandLine:
             "retry": Typed("retry g3, retry g3/t5", self._retry, "retry", self._groups, bare=True),
             "export": Typed("export FILE", self._export, bare=True),
         }
+        self.pages: Sequence[str] = NAMED_PAGES
         self._short = {"q": "quit", "q!": "quit", "wq": "quit", "h": "help"}
 
     # --- what keys call ---
@@ -125,7 +126,7 @@ class CommandLine:
                 raise UsageError(f":{name} takes nothing after it")
             await desk.act(id, by_name=True)
             return
-        if name in NAMED_PAGES:
+        if name in self.pages:
             self._page(name)
             return
         raise UsageError(f"no command :{sanitize(name, limit=40)}{self._close(name)}")
@@ -142,7 +143,7 @@ class CommandLine:
     def _names(self) -> list[str]:
         actions = [_dashed(a.id) for a in self._desk.keymap.actions if self._can(a)]
         typed = [name for name, one in self.typed.items() if self._why_not(one) == ""]
-        return sorted({*typed, *actions, *NAMED_PAGES, "q"})
+        return sorted({*typed, *actions, *self.pages, "q"})
 
     def complete(self, text: str) -> list[str]:
         """Lines that `text` may become."""
@@ -200,8 +201,8 @@ class CommandLine:
         desk.shell.repaint()
 
     def _page(self, rest: str) -> None:
-        if rest not in NAMED_PAGES:
-            raise UsageError(f"no page {sanitize(rest, limit=40)}: there are {', '.join(NAMED_PAGES)}")
+        if rest not in self.pages:
+            raise UsageError(f"no page {sanitize(rest, limit=40)}: there are {', '.join(self.pages)}")
         if rest == "trial":
             self._desk.shell.spawn(self._desk.act("page_trial"))
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from console.errors import QuarterdeckError
@@ -53,7 +53,14 @@ class Desk:
         source, shell: the run and the app; selection, log: shared by the pages; keymap: which key means what.
         commands: typed ones by name; frozen: the picture that is held, None while the screen follows.
         paints_per_second: at most, besides the answer to a key; seen_step: the step that was painted last.
+        pages, runless: pages by id, and those that need no run; bench: it is on job directories, not on a run.
+        formats: suffix to what writes a file of it, beside those that every console has.
     """
+
+    pages: Mapping[str, type[Page]] = PAGES
+    runless: tuple[str, ...] = _RUNLESS
+    bench = False
+    formats: Mapping[str, Callable[[Desk], bytes]] = {}
 
     def __init__(
         self,
@@ -84,11 +91,15 @@ class Desk:
 
     def _begin(self, source: Source) -> None:
         self._close(0)
-        self._pages = [PAGES[NO_RUN_HOME if self.no_run else HOME](self)]
+        self._pages = [self.pages[self.home()](self)]
         self.page.opened()
         source.listener = self._heard
 
     # --- pages ---
+
+    def home(self) -> str:
+        """Id of the first page."""
+        return NO_RUN_HOME if self.no_run else HOME
 
     @property
     def page(self) -> Page:
@@ -97,7 +108,7 @@ class Desk:
 
     def show(self, page_id: str) -> Page:
         """Bring a page to the top; one that is in the stack already is gone back to."""
-        if self.no_run and page_id not in _RUNLESS:
+        if self.no_run and page_id not in self.runless:
             self.say("no run is open: choose one and press enter", "limit")
             return self.page
         if self.page.id == "help" and page_id != "help":
@@ -107,7 +118,7 @@ class Desk:
                 self._close(at + 1)
                 page.opened()
                 return page
-        page = PAGES[page_id](self)
+        page = self.pages[page_id](self)
         self._pages.append(page)
         page.opened()
         return page

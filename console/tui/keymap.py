@@ -171,7 +171,7 @@ def meet(one: Action, other: Action) -> bool:
 
 
 def _modes(action: Action) -> set[str]:
-    return {"view": {"live", "replay"}, "replay": {"replay"}}.get(action.kind, {"live"})
+    return {"view": {"live", "replay", "bench"}, "replay": {"replay"}, "bench": {"bench"}}.get(action.kind, {"live"})
 
 
 def user_keys_file() -> Path:

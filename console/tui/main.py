@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from console.errors import QuarterdeckError, UsageError
 
 if TYPE_CHECKING:
+    from console.tui.desk import Desk
     from console.tui.keymap import Keymap
     from console.tui.source import Source
     from console.tui.themes import Themes
@@ -125,6 +126,7 @@ def run_console(
     run_exit_code: bool = False,
     notice: str = "",
     goodbye: bool = True,
+    desk: Callable[..., Desk] | None = None,
 ) -> int:
     """Run the console on a source until it is left.
 
@@ -133,6 +135,7 @@ def run_console(
         run_exit_code: return the run's own exit code when it ended.
         notice: shown in place of the keys at first.
         goodbye: say on stdout, after leaving, how the run stands and how to come back.
+        desk: makes the desk, for one that shows something else than a run.
 
     Returns:
         0 when the operator left, 143 after SIGTERM, 7 after a crash of the console.
@@ -163,6 +166,7 @@ def run_console(
     app = ConsoleApp(
         source, themes, theme, look.ascii or ascii_only(), look.read_only, leave_after,
         notice="; ".join(x for x in (notice, trouble) if x), keymap=keymap, notify=look.notify, mouse=look.mouse,
+        **({} if desk is None else {"desk": desk}),
     )  # fmt: skip
     terminal_input.install()
     app.run(mouse=False)

@@ -27,7 +27,7 @@ def check_suffix(path: Path) -> None:
 def save(desk: Desk, path: Path) -> int:
     """Write the file, whole or not at all; its size in bytes. Raises `UsageError` for another suffix, `OSError`."""
     check_suffix(path)
-    data = FORMATS[path.suffix.lower()](desk)
+    data = {**FORMATS, **desk.formats}[path.suffix.lower()](desk)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_bytes(data)

@@ -21,6 +21,18 @@ _MOVING = {
 }  # fmt: skip
 _PANES = tuple(f"pane_{n}" for n in range(1, 7))
 _KEYS_WIDE = 14
+_OF_RUNS = (
+    "queued",
+    "building",
+    "running",
+    "stalled",
+    "verifying",
+    "retrying",
+    "capture_loss",
+    "no_logprobs",
+    "no_samples",
+)
+"""Signs that a job directory has no use for."""
 
 SYNONYMS = {
     "ack": "acknowledge seen", "cancel_group": "kill abort stop", "cancel_trial": "kill abort stop",
@@ -38,6 +50,10 @@ LEAVING = (
     ("q, d", "close the console; the run goes on, and so it does when the line drops"),
     ("quarterdeck attach", "opens it again, from any terminal on this machine"),
     ("ctrl+c", "asks: leave, stop after the step, or stop now"),
+)
+LEAVING_BENCH = (
+    ("q, ctrl+c", "close it; nothing was written into any of the directories"),
+    ("R, then enter", "start a mop-up: asks first, and then takes this terminal"),
 )
 COLOURS = (
     ("pass", "healthy: full or part of the reward; a live link"),
@@ -111,12 +127,12 @@ class HelpPage(TextPage):
             keys = keys_text(entry.keys) or f":{entry.actions[0].replace('_', '-')}"
             row = labelled(f"{keys} ", [Span(entry.text)], cells, _KEYS_WIDE, "key")
             found.setdefault(entry.section, []).append(row._replace(text=f"{row.text} {_words(entry.actions)}"))
-        leaving = [labelled(f"{keys} ", [Span(text)], cells, 20, "key") for keys, text in LEAVING]
+        leaving = [labelled(f"{keys} ", [Span(text)], cells, 20, "key") for keys, text in _leaving(self.desk)]
         out = [Section("Leaving", leaving)]
         out += [Section(section, rows) for section, rows in found.items()]
         typed = [labelled(f":{one.usage}", [], cells, cells) for one in self.desk.commands.values()]
         out.append(Section("Typed commands", typed))
-        out.append(Section("Signs of the trials", _signs(scene.ascii, cells)))
+        out.append(Section("Signs of the trials", _signs(scene.ascii, cells, self.desk.bench)))
         colours = [Row(f"{role} {text}", [line(Span(f"{role:<7}", role), text)]) for role, text in COLOURS]
         out.append(Section("Colours", colours))
         return out
@@ -127,8 +143,13 @@ def _words(actions: tuple[str, ...]) -> str:
     return " ".join(f"{a} {a.replace('_', '-')} {a.replace('_', ' ')} {SYNONYMS.get(a, '')}" for a in actions)
 
 
-def _signs(ascii_only: bool, cells: int) -> list[Row]:
-    signs = [(kind, sign) for kind, sign in SIGNS.items() if kind not in ("ambiguous", "unreadable")]
+def _leaving(desk: Desk) -> tuple[tuple[str, str], ...]:
+    return LEAVING_BENCH if desk.bench else LEAVING
+
+
+def _signs(ascii_only: bool, cells: int, bench: bool) -> list[Row]:
+    left_out = _OF_RUNS if bench else ("ambiguous", "unreadable")
+    signs = [(kind, sign) for kind, sign in SIGNS.items() if kind not in left_out]
     columns = 2 if cells >= 72 else 1
     height = -(-len(signs) // columns)
     rows = []
