@@ -7,9 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from console.state import rules_capture, rules_gateway, rules_learning, rules_run, rules_sandboxes, rules_trials
+from console.state import (
+    rules_bench,
+    rules_capture,
+    rules_gateway,
+    rules_learning,
+    rules_run,
+    rules_sandboxes,
+    rules_trials,
+)
 from console.state.findings import Finding, Look
 from console.state.reduce import RunView
+from console.state.reduce_bench import BENCHMARK
 
 Rule = Callable[[Look], Iterator[Finding]]
 
@@ -28,10 +37,21 @@ RULES_WHILE_LIVE: tuple[Rule, ...] = (
     *rules_learning.WHILE_LIVE,
 )
 """These advise on a run that goes on; one that ends needs no advice."""
+BENCH_RULES: tuple[Rule, ...] = (
+    *rules_bench.WHATEVER,
+    *rules_sandboxes.WHATEVER,
+    rules_run.disk,
+    rules_run.memory,
+)
+BENCH_RULES_WHILE_LIVE: tuple[Rule, ...] = (*rules_bench.WHILE_LIVE, rules_run.loop_lag, rules_run.clock)
+"""Of a benchmark: it trains nothing and captures nothing."""
 
 TROUBLES = frozenset(
-    {"gateway.unreachable", "gateway.slow", "gateway.queue", "gateway.backoff", "trials.infrastructure"}
-)
+    {
+        "gateway.unreachable", "gateway.slow", "gateway.queue", "gateway.backoff", "trials.infrastructure",
+        "bench.infrastructure",
+    }
+)  # fmt: skip
 ADVICE = ("limit.", "step.slow")
 """While one of the troubles holds, advice about limits and speed would only lead astray: they follow from it."""
 
@@ -41,7 +61,10 @@ def alarms(view: RunView, now: float) -> dict[str, Finding]:
     if view.state.status not in ("live", "stopping"):
         return {}
     look = Look(view, now)
-    rules = RULES + (RULES_WHILE_LIVE if view.state.status == "live" else ())
+    bench = view.state.kind == BENCHMARK
+    rules = BENCH_RULES if bench else RULES
+    if view.state.status == "live":
+        rules += BENCH_RULES_WHILE_LIVE if bench else RULES_WHILE_LIVE
     found = {finding.key: finding for rule in rules for finding in rule(look)}
     if TROUBLES & found.keys():
         found = {key: finding for key, finding in found.items() if not key.startswith(ADVICE)}

@@ -163,7 +163,7 @@ class HostState(msgspec.Struct, kw_only=True):
 
 class TrialBrief(msgspec.Struct, kw_only=True, array_like=True):
     """What alarms need of a try that ended: when, how, on which task, in how many seconds, answered model calls, and
-    sequences of them that may be trained. Of a benchmark also the rule that decided and the text it saw, sampled tokens,
+    sequences of them that may be trained. Of a benchmark also the rule that decided, the text it saw, sampled tokens,
     and the agent's seconds."""
 
     ts: float = 0.0
