@@ -13,7 +13,7 @@ import msgspec
 
 from console.records.harbor.files import NoFileError, directory, read_whole
 from console.records.harbor.times import seconds
-from console.records.harbor.values import CorruptError, count, parse, table
+from console.records.harbor.values import CorruptError, Scalar, count, parse
 
 LIMIT = 32 << 20
 STEPS = 50
@@ -38,26 +38,37 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-class _Call(msgspec.Struct):
+class _Call(msgspec.Struct, gc=False):
     """A tool call, which is only counted."""
 
 
+class _Details(msgspec.Struct):
+    reasoning_tokens: Scalar = None
+    total_reasoning_tokens: Scalar = None
+    reasoning_output_tokens: Scalar = None
+
+
+class _Extra(_Details):
+    completion_tokens_details: _Details | Scalar = None
+    output_tokens_details: _Details | Scalar = None
+
+
 class _Metrics(msgspec.Struct):
-    extra: Any = None
-    reasoning_tokens: Any = None
+    extra: _Extra | Scalar = None
+    reasoning_tokens: Scalar = None
 
 
 class _Step(msgspec.Struct):
     # Messages, observations and token ids are skipped while decoding: they may be tens of megabytes.
-    source: Any = None
-    timestamp: Any = None
+    source: Scalar = None
+    timestamp: Scalar = None
     tool_calls: list[_Call] | None = None
     metrics: _Metrics | None = None
-    is_copied_context: Any = None
+    is_copied_context: Scalar = None
 
 
 class _Final(msgspec.Struct):
-    extra: Any = None
+    extra: _Extra | Scalar = None
 
 
 class _Trajectory(msgspec.Struct):
@@ -121,12 +132,14 @@ def _reasoning(metrics: _Metrics | None) -> int | None:
 
 def _named(extra: object) -> int | None:
     """Reasoning tokens among an agent's own metrics, which carry the provider's usage flat or under its details."""
-    values = table(extra)
-    for part in (values, table(values.get("completion_tokens_details")), table(values.get("output_tokens_details"))):
-        for name in _REASONING:
-            found = count(part.get(name))
-            if found is not None:
-                return found
+    if not isinstance(extra, _Extra):
+        return None
+    for part in (extra, extra.completion_tokens_details, extra.output_tokens_details):
+        if isinstance(part, _Details):
+            for name in _REASONING:
+                found = count(getattr(part, name))
+                if found is not None:
+                    return found
     return None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from console.records.harbor.files import NoFileError, directory, read_ends, read_whole
-from console.records.harbor.values import CorruptError, count, parse, table, text
+from console.records.harbor.values import NOTHING, CorruptError, Scalar, built, count, parse, table, text
 
 LOCK_LIMIT = 64 << 20
 _HEAD = 64 << 10
@@ -34,21 +34,24 @@ class LockHead(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-class _Skipped(msgspec.Struct):
+class _Skipped(msgspec.Struct, gc=False):
     """A locked trial, which is only counted."""
 
 
 class _Lock(msgspec.Struct):
-    schema_version: Any = None
-    created_at: Any = None
-    harbor: Any = None
-    invocation: Any = None
-    n_concurrent_trials: Any = None
-    retry: Any = None
+    schema_version: Scalar = None
+    created_at: Scalar = None
+    harbor: msgspec.Raw = NOTHING
+    invocation: msgspec.Raw = NOTHING
+    n_concurrent_trials: Scalar = None
+    retry: msgspec.Raw = NOTHING
     trials: list[_Skipped] | None = None
 
 
 _DECODER = msgspec.json.Decoder(_Lock)
+_SHAPELESS = ("harbor", "invocation", "retry")
+OBJECTS = 4_000_000
+"""Objects of a lock: a hundred thousand trials have some ten each, and of a trial nothing is kept."""
 
 
 def harbor_version(job_path: Path) -> str:
@@ -71,7 +74,7 @@ def _read(job_path: Path, _version: tuple[int, ...]) -> LockHead:
         with directory(job_path) as dir_fd:
             try:
                 data = read_whole(dir_fd, "lock.json", LOCK_LIMIT)
-                return LockHead() if data is None else _head(parse(data, _DECODER))
+                return LockHead() if data is None else _head(parse(data, _DECODER, OBJECTS))
             except (NoFileError, CorruptError) as error:
                 # Harbor's version stands in its first lines, also of a lock that is cut off or very large.
                 begin = read_ends(dir_fd, "lock.json", _HEAD, 0) or b""
@@ -89,6 +92,7 @@ def _read(job_path: Path, _version: tuple[int, ...]) -> LockHead:
 def _head(value: Any) -> LockHead:
     if isinstance(value, _Lock):
         values, trials = msgspec.structs.asdict(value), value.trials
+        values |= zip(_SHAPELESS, built([values[name] for name in _SHAPELESS]))
     else:
         values = table(value)
         trials = values.get("trials")

@@ -16,6 +16,7 @@ from console.records.harbor.running import is_running
 from console.records.harbor.times import seconds
 from console.records.harbor.values import (
     CorruptError,
+    Scalar,
     count,
     parse,
     public_arguments,
@@ -40,17 +41,17 @@ _OWN = frozenset(
 
 
 class _Stats(msgspec.Struct):
-    n_completed_trials: Any = None
-    n_trials: Any = None
-    n_running_trials: Any = None
-    n_pending_trials: Any = None
+    n_completed_trials: Scalar = None
+    n_trials: Scalar = None
+    n_running_trials: Scalar = None
+    n_pending_trials: Scalar = None
 
 
 class _JobResult(msgspec.Struct):
     # The statistics name every trial several times and are not decoded: they are not to be believed anyway.
-    started_at: Any = None
-    finished_at: Any = None
-    n_total_trials: Any = None
+    started_at: Scalar = None
+    finished_at: Scalar = None
+    n_total_trials: Scalar = None
     stats: _Stats | None = None
 
 

@@ -12,7 +12,18 @@ from console.records.harbor.config import timed_out_after, told
 from console.records.harbor.files import NoFileError, clean, read_ends, read_whole
 from console.records.harbor.model import Phase, RecordedError, Rewards
 from console.records.harbor.times import seconds, settle, stamp
-from console.records.harbor.values import CorruptError, both_ends, count, number, parse, table, text
+from console.records.harbor.values import (
+    NOTHING,
+    CorruptError,
+    Scalar,
+    both_ends,
+    built,
+    count,
+    number,
+    parse,
+    table,
+    text,
+)
 
 MESSAGE = 20_000
 TRACEBACK = 8_000
@@ -28,52 +39,77 @@ _RAISED = re.compile(r"([A-Za-z_][\w.]*)(?::\s?(.*))?\Z", re.S)
 
 class _Context(msgspec.Struct):
     # Only these are decoded: the token ids beside them may take most of a result.
-    n_input_tokens: Any = None
-    n_cache_tokens: Any = None
-    n_output_tokens: Any = None
-    cost_usd: Any = None
+    n_input_tokens: Scalar = None
+    n_cache_tokens: Scalar = None
+    n_output_tokens: Scalar = None
+    cost_usd: Scalar = None
+
+
+class _Error(msgspec.Struct):
+    exception_type: Scalar = None
+    exception_message: Scalar = None
+    exception_traceback: Scalar = None
+    occurred_at: Scalar = None
+
+
+class _Timing(msgspec.Struct):
+    started_at: Scalar = None
+    finished_at: Scalar = None
 
 
 class _Step(msgspec.Struct):
-    step_name: Any = None
-    agent_result: _Context | None = None
-    exception_info: Any = None
-    agent_execution: Any = None
-    verifier: Any = None
+    step_name: Scalar = None
+    agent_result: _Context | Scalar = None
+    exception_info: _Error | Scalar = None
+    agent_execution: _Timing | Scalar = None
+    verifier: _Timing | Scalar = None
+
+
+class _Model(msgspec.Struct):
+    name: Scalar = None
+    provider: Scalar = None
+
+
+class _Info(msgspec.Struct):
+    name: Scalar = None
+    version: Scalar = None
+    model_info: _Model | Scalar = None
 
 
 class _Result(msgspec.Struct):
-    task_name: Any = None
-    trial_name: Any = None
-    source: Any = None
-    task_checksum: Any = None
-    config: Any = None
-    agent_info: Any = None
-    agent_result: _Context | None = None
-    verifier_result: Any = None
-    exception_info: Any = None
-    started_at: Any = None
-    finished_at: Any = None
-    environment_setup: Any = None
-    agent_setup: Any = None
-    agent_execution: Any = None
-    verifier: Any = None
-    step_results: list[_Step] | None = None
+    # What may be of any shape is decoded once it is known to be small: fifty megabytes of `{},` would take gigabytes.
+    task_name: Scalar = None
+    trial_name: Scalar = None
+    source: Scalar = None
+    task_checksum: Scalar = None
+    config: msgspec.Raw = NOTHING
+    agent_info: _Info | Scalar = None
+    agent_result: _Context | Scalar = None
+    verifier_result: msgspec.Raw = NOTHING
+    exception_info: _Error | Scalar = None
+    started_at: Scalar = None
+    finished_at: Scalar = None
+    environment_setup: _Timing | Scalar = None
+    agent_setup: _Timing | Scalar = None
+    agent_execution: _Timing | Scalar = None
+    verifier: _Timing | Scalar = None
+    step_results: list[_Step] | Scalar = None
 
 
 _DECODER = msgspec.json.Decoder(_Result)
+_SHAPELESS = ("config", "verifier_result")
 
 
 def parse_result(data: bytes) -> dict[str, Any]:
     """The document's top-level values, without what a record has no use for. Raises CorruptError."""
     value = parse(data, _DECODER)
+    document: dict[str, Any]
     if isinstance(value, _Result):
-        document: dict[str, Any] = msgspec.structs.asdict(value)
-        document["agent_result"] = _plain(value.agent_result)
-        document["step_results"] = [
-            msgspec.structs.asdict(step) | {"agent_result": _plain(step.agent_result)}
-            for step in (value.step_results or [])[:STEPS]
-        ]
+        if isinstance(value.step_results, list):
+            del value.step_results[STEPS:]
+        fields = msgspec.structs.asdict(value)
+        shapeless = [fields.pop(name) for name in _SHAPELESS]
+        document = msgspec.to_builtins(fields) | dict(zip(_SHAPELESS, built(shapeless)))
     elif isinstance(value, dict):
         document = value
     else:
@@ -81,10 +117,6 @@ def parse_result(data: bytes) -> dict[str, Any]:
     if not any(document.get(key) for key in ("task_name", "trial_name", "config")):
         raise CorruptError("is no result of a trial")
     return document
-
-
-def _plain(context: _Context | None) -> dict[str, Any] | None:
-    return None if context is None else msgspec.structs.asdict(context)
 
 
 def fields_of(result: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +15,16 @@ from console.records.redact import HIDDEN, redact
 LENIENT_LIMIT = 16 << 20
 """Bytes up to which a document that is no strict JSON is parsed again: it takes ten times its size in memory."""
 
+VALUES = 1_000_000
+"""Values of a document, keys counted, that are built at most: each may take ninety bytes."""
+
+OBJECTS = 500_000
+"""Objects that a typed document may have at most: each may become a row of what is decoded."""
+
+type Scalar = str | int | float | bool | None
+"""What a decoder takes for a plain value: a list or an object in its place makes the whole document no strict one."""
+
+NOTHING = msgspec.Raw(b"null")
 LARGEST = 2**63 - 1
 """Whole numbers beyond it, either way, are none that anything counted, and no format that answers are kept in has them.
 """
@@ -26,13 +37,20 @@ class CorruptError(Exception):
     """A document that cannot be parsed; the message is one line and says where."""
 
 
-def parse(data: bytes, decoder: msgspec.json.Decoder[Any] | None = None) -> Any:
+def parse(data: bytes, decoder: msgspec.json.Decoder[Any] | None = None, objects: int = OBJECTS) -> Any:
     """The document's value: by `decoder` when its types fit, else as plain values, with NaN and Infinity as numbers.
 
-    Bytes that are no UTF-8 become U+FFFD; of a key that is given twice the last value counts, as for Harbor. Raises
-    CorruptError.
+    Bytes that are no UTF-8 become U+FFFD; of a key that is given twice the last value counts, as for Harbor. A document
+    of more than `objects` objects for the decoder, or of more than `VALUES` plain values, is not read.
+
+    Raises:
+        CorruptError: it is no JSON, or would take too much memory.
     """
     data = data.removeprefix(b"\xef\xbb\xbf")
+    if decoder is None:
+        _bound([data])
+    elif len(data) > objects and data.count(b"{") > objects:
+        raise CorruptError(f"holds more than {objects:,} objects, more than are read")
     try:
         return decoder.decode(data) if decoder else msgspec.json.decode(data)
     except RecursionError:
@@ -41,7 +59,7 @@ def parse(data: bytes, decoder: msgspec.json.Decoder[Any] | None = None) -> Any:
         reason = str(error)
     if not data.strip():
         raise CorruptError("is empty")
-    if len(data) > LENIENT_LIMIT:
+    if len(data) > LENIENT_LIMIT or _are_many([data]):
         raise CorruptError(f"is no strict JSON ({reason}) and too large to be read otherwise")
     try:
         return json.loads(data.decode("utf-8", "replace"), parse_int=_integer)
@@ -49,6 +67,35 @@ def parse(data: bytes, decoder: msgspec.json.Decoder[Any] | None = None) -> Any:
         raise CorruptError(f"is no JSON: {error.msg.lower()} at line {error.lineno} of {_lines(data)}") from None
     except RecursionError:
         raise CorruptError("is nested too deeply") from None
+
+
+def built(parts: Sequence[msgspec.Raw]) -> list[Any]:
+    """The plain values of parts of one document. Raises CorruptError where they have more than `VALUES` together."""
+    _bound(parts)
+    return [msgspec.json.decode(part) for part in parts]
+
+
+def _bound(parts: Sequence[bytes | msgspec.Raw]) -> None:
+    if _are_many(parts):
+        raise CorruptError(f"holds more than {VALUES:,} values, more than are read")
+
+
+def _are_many(parts: Sequence[bytes | msgspec.Raw]) -> bool:
+    """Whether parts of a document may have more than `VALUES` values and keys.
+
+    In front of each but the first stands one of four characters, which are counted within texts, too.
+    """
+    views = [memoryview(part) for part in parts]
+    left = VALUES
+    if sum(view.nbytes for view in views) <= left:
+        return False
+    for view in views:
+        for at in range(0, view.nbytes, 1 << 20):
+            piece = bytes(view[at : at + (1 << 20)])
+            left -= sum(piece.count(mark) for mark in (b",", b":", b"[", b"{"))
+            if left < 0:
+                return True
+    return False
 
 
 def _integer(text: str) -> int | float:
