@@ -168,12 +168,12 @@ def watch_run(options: RunOptions, watch: Watch, look: Look = PLAIN_LOOK, *, lea
     policy = options.failure_policy(interactive=watch == "console")
     checkpoint = last_checkpoint(options.log_path)
     goes_on = standing(options.log_path) if options.log_path.is_dir() else None
-    with _first_interrupt_waits() as interrupted:
+    with first_interrupt_waits() as interrupted:
         starting = begin(options, _run_id(options.log_path), on_failure=policy, owned=owned)
         if watch != "console":
             starting.wait()
     if interrupted:
-        _abandon(starting)
+        abandon(starting)
     if watch == "console":
         # The console opens while the engine starts, which takes a second.
         try:
@@ -189,7 +189,7 @@ def watch_run(options: RunOptions, watch: Watch, look: Look = PLAIN_LOOK, *, lea
         except KeyboardInterrupt:
             if starting.awaited:  # the console was there; nobody asked for the end of the run
                 raise Interrupted(f"the run goes on: quarterdeck attach {starting.run_id}") from None
-            _abandon(starting)
+            abandon(starting)
     run = starting.run
     assert run is not None
     if goes_on is not None:
@@ -200,11 +200,11 @@ def watch_run(options: RunOptions, watch: Watch, look: Look = PLAIN_LOOK, *, lea
 
         step = checkpoint["batch"] if checkpoint else None
         return run_headless(run_at(run.run_dir), plain=watch == "plain", owned=True, after_step=step)
-    return _say_where(run)
+    return say_where(run)
 
 
 @contextmanager
-def _first_interrupt_waits() -> Iterator[list[int]]:
+def first_interrupt_waits() -> Iterator[list[int]]:
     """Within, the first ctrl+c is only noted: an engine that is being started is known first, then stopped."""
     noted: list[int] = []
 
@@ -220,7 +220,7 @@ def _first_interrupt_waits() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _abandon(starting: Launch) -> NoReturn:
+def abandon(starting: Launch) -> NoReturn:
     """Ctrl+c before anybody saw the run: it is stopped, as one that could not start. Raises `QuarterdeckError`."""
     sys.stderr.write("quarterdeck: interrupted: the engine that was being started is stopped\n")
     goes_on = f"the run goes on: quarterdeck attach {starting.run_id}"
@@ -242,7 +242,7 @@ def _run_id(run_dir: Path) -> str:
     return new_run_id()
 
 
-def _say_where(run: LaunchedRun) -> int:
+def say_where(run: LaunchedRun) -> int:
     sys.stdout.write(f"{run.run_id}\n")
     sys.stderr.write(
         f"started, pid {run.pid}, in {run.run_dir}\n"

@@ -1,0 +1,107 @@
+"""What `bench run` and `bench mop-up` share: preflight, the choice of how to watch, starting the engine, watching."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from console.bench.running.launch import begin_benchmark, require_harbor
+from console.bench.running.options import BenchOptions
+from console.bench.running.preflight import Examination, examine
+from console.bench.running.secrets import hide
+from console.commands.start import Watch, abandon, first_interrupt_waits, say_where, warn
+from console.errors import Interrupted, UsageError
+from console.findings import refuse
+from console.launching import new_run_id
+from console.state.sanitize import sanitize
+from console.tui.main import PLAIN_LOOK, Look, attach, check_look, require_terminal
+
+
+class Examined(NamedTuple):
+    """An examination, and the variables that secrets of the job file went to."""
+
+    examination: Examination
+    variables: dict[str, str]
+
+
+def examined(options: BenchOptions, *, live: bool = True) -> Examined:
+    """Everything that can be said before a trial runs, of options with their secrets taken out."""
+    hidden = hide(options.job, os.environ)
+    options = msgspec.structs.replace(options, job=hidden.job)
+    found = examine(options, os.environ | hidden.variables, live=live)
+    found = msgspec.structs.replace(found, findings=hidden.findings + found.findings)
+    return Examined(found, hidden.variables)
+
+
+def start_benchmark(
+    options: BenchOptions,
+    watch: Watch,
+    look: Look = PLAIN_LOOK,
+    *,
+    goes_on: bool = False,
+    before: Callable[[Examination], None] = lambda found: None,
+) -> int:
+    """Check, start the engine, and watch the run as asked; the exit code.
+
+    Args:
+        options: of the run. `job` may hold secrets: they go to the engine's environment, and names take their place.
+        goes_on: the job directory may exist: what stands in it has been told and accepted.
+        before: called once everything has been checked, before anything is written or started; may raise.
+
+    Raises:
+        UsageError: preflight refuses; nothing was started.
+    """
+    if watch == "console":
+        require_terminal("use --headless, --plain or --detach")
+        check_look(look)
+    require_harbor()
+    if os.path.lexists(options.job_dir) and not goes_on:
+        raise UsageError(
+            f"{options.job_dir}: exists already; give another job_name, or --continue, which says first what would be "
+            "kept, deleted and run again"
+        )
+    found, variables = examined(options)
+    refuse(found.findings)
+    warn(found.findings)
+    before(found)
+    # The engine's environment is ours; a secret is nowhere else.
+    os.environ.update(variables)
+    say_places(found.options)
+    return watch_benchmark(found.options, watch, look)
+
+
+def say_places(options: BenchOptions) -> None:
+    """Where it all goes, on standard error: the directory to look at is never a guess."""
+    sys.stderr.write(f"quarterdeck: job directory {sanitize(options.job_dir)}\n")
+    sys.stderr.write(f"quarterdeck: run directory {sanitize(options.run_dir)}\n")
+
+
+def watch_benchmark(options: BenchOptions, watch: Watch, look: Look = PLAIN_LOOK) -> int:
+    """Start the engine and watch it."""
+    owned = watch in ("headless", "plain")
+    with first_interrupt_waits() as interrupted:
+        starting = begin_benchmark(options, new_run_id(), owned=owned)
+        if watch != "console":
+            starting.wait()
+    if interrupted:
+        abandon(starting)
+    if watch == "console":
+        # The console opens while the engine starts, which takes a second.
+        try:
+            return attach(starting.socket, run_dir=starting.run_dir, look=look, ready=starting.wait, run_exit_code=True)
+        except KeyboardInterrupt:
+            if starting.awaited:  # the console was there; nobody asked for the end of the run
+                raise Interrupted(f"the run goes on: quarterdeck attach {starting.run_id}") from None
+            abandon(starting)
+    run = starting.run
+    assert run is not None
+    if owned:
+        from console.control.runs import run_at
+        from console.headless import run_headless
+
+        return run_headless(run_at(run.run_dir), plain=watch == "plain", owned=True)
+    return say_where(run)
