@@ -14,7 +14,8 @@ from console.state.model import TrialBrief
 FEWEST = 8
 """Tries that must have ended at a limit before its share of infrastructure failures is judged."""
 INFRA_SHARE, INFRA_CRITICAL_SHARE = 0.25, 0.5
-SAME_FEWEST = 4
+SAME_FEWEST, SAME_ROW = 4, 8
+"""Failures in a row: when nothing else has ended, and else."""
 DOWN_SECONDS = 30.0
 """The endpoint is asked each 15 s: one answer that is missing is no outage."""
 STALL_SECONDS, QUIET_SECONDS, QUIET_FACTOR = 1800.0, 3600.0, 3.0
@@ -68,14 +69,13 @@ def infrastructure(look: Look) -> Iterator[Finding]:
 
 
 def same_failure(look: Look) -> Iterator[Finding]:
-    """Every try so far failed in the same way, and of more than one task: the job is wrong, not the agent."""
-    ended = _ended(look)
-    stood = look.state.bench.stood
-    if len(ended) < SAME_FEWEST or stood or any(one.outcome in SCORED for one in ended):
+    """The last tries all failed in the same way, and of more than one task: the job is wrong, not the agent."""
+    ended = _ended(look)[-SAME_ROW:]
+    if len(ended) < SAME_FEWEST or (len(ended) < SAME_ROW and look.state.bench.stood):
         return
-    if len({_alike(one) for one in ended}) > 1 or (
-        len({one.task for one in ended}) == 1 and look.state.bench.tasks > 1
-    ):
+    if any(one.outcome in SCORED for one in ended) or len({_alike(one) for one in ended}) > 1:
+        return
+    if len({one.task for one in ended}) == 1 and look.state.bench.tasks > 1:
         return
     one = ended[-1]
     what = " ".join(clean(word.replace("_", " ")) for word in (one.outcome, one.cause, one.exception) if word)
@@ -83,7 +83,7 @@ def same_failure(look: Look) -> Iterator[Finding]:
     yield Finding(
         key="bench.same_failure",
         level=CRITICAL,
-        text=f"all of the last {len(ended)} trials failed the same way, {what}{said}",
+        text=f"the last {len(ended)} trials all failed the same way, {what}{said}",
         consequence=_VOID,
         remedy="renew the key, see that it reaches the side that calls the model, then begin again with one task"
         if one.outcome == "configuration" and one.cause == "key"
@@ -172,7 +172,7 @@ def verifiers(look: Look) -> Iterator[Finding]:
     yield Finding(
         key="bench.verifiers",
         level=WARNING,
-        text=f"the verifier gave no usable reward in {len(found)} of {graded} trials, first {', '.join(tasks[:_NAMED])}",
+        text=f"no usable reward in {len(found)} of {graded} trials, first {', '.join(tasks[:_NAMED])}",
         consequence="they are no answer of the agent's, and are left out",
         remedy="see that verifiers reach what they download (package mirrors, uv, pypi)",
         figure=float(len(found)),
