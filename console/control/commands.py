@@ -109,13 +109,14 @@ COMMANDS: dict[str, CommandSpec] = {
         ),
         CommandSpec(
             name="set",
-            help="change parallelism, hold time-out, tries or budgets while the run lasts",
+            help="change parallelism, hold time-out, tries or budgets while the run lasts; of a benchmark, concurrency",
             args=(
                 _number("parallel", "trials of one group that run at once"),
                 _number("hold_timeout", "seconds a failed trial waits for the operator; also of those that wait now"),
                 _number("max_tries", "executions of one trial at most"),
                 _budget("token_budget", "captured tokens after which the run stops with its step; none for no bound"),
                 _budget("time_budget", "seconds of this engine's life, likewise"),
+                _number("concurrency", "of a benchmark: trials at work at once"),
             ),
             one_of=True,
         ),

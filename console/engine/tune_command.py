@@ -21,6 +21,8 @@ def tune(engine: Operable, command: Command) -> Plan:
     steering = engine.steering
     now = steering.tunables
     changes: dict[str, float | None] = {}
+    if "concurrency" in command.args:
+        return refuse("concurrency is a benchmark's: this run trains, and has parallel")
     for name in TUNABLES:
         if name in command.args:
             value = command.args[name]

@@ -18,6 +18,7 @@ import msgspec
 from console.journal.event import SCHEMA_VERSION as SCHEMA_VERSION
 from console.journal.event import Event as Event
 from console.journal.event import Scalars as Scalars
+from console.journal.events_acts import BENCH_TUNABLES as BENCH_TUNABLES
 from console.journal.events_acts import TUNABLES as TUNABLES
 from console.journal.events_acts import AlarmAcked as AlarmAcked
 from console.journal.events_acts import AlarmClosed as AlarmClosed
@@ -58,7 +59,8 @@ class RunStarted(Event, tag="run.started"):
         reward_limit: rewards above it count as bad.
         resumed_from: the step that this engine starts at when it continues an earlier one.
         owned: True when the command that started the run owns it (headless without --detach).
-        tunables: what may be changed while the run lasts, by name (`TUNABLES`), with the value at the start.
+        tunables: what may be changed while the run lasts, by name (`TUNABLES`, `BENCH_TUNABLES`), with the value at the
+            start.
         thresholds: those of the alarms, by name, as configured.
         kind: training or benchmark.
     """

@@ -89,10 +89,12 @@ TUNABLES: dict[str, str] = {
     "time_budget": "seconds of this engine's life after which the run stops with its step",
 }
 """What may be changed while the run lasts, and what it means. A budget may be None: there is none."""
+BENCH_TUNABLES: dict[str, str] = {"concurrency": "trials at work at once, at most as many as the job was started with"}
+"""The same of benchmark runs."""
 
 
 class RunTuned(Event, tag="run.tuned"):
-    """A tunable was changed; `name` is one of `TUNABLES`."""
+    """A tunable was changed; `name` is one of `TUNABLES` or `BENCH_TUNABLES`."""
 
     name: str
     old: float | None = None

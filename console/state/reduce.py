@@ -210,7 +210,7 @@ def _dispatch(view: RunView, e: ev.DispatchPaused) -> None:
 
 
 def _tuned(view: RunView, e: ev.RunTuned) -> None:
-    if e.name in ev.TUNABLES:
+    if e.name in ev.TUNABLES or e.name in ev.BENCH_TUNABLES:
         view.state.tunables[e.name] = e.new
         if e.name == "hold_timeout":
             view.state.hold_timeout = e.new

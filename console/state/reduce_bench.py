@@ -24,12 +24,15 @@ def _planned(view: RunView, e: ev.BenchPlanned) -> None:
     b.stood, b.concurrency, b.parent, b.mop_up = e.done, e.concurrency, e.parent, e.mop_up
     if not b.limited_by:
         b.limit = e.concurrency
+        view.state.tunables["concurrency"] = e.concurrency
 
 
 def _limited(view: RunView, e: ev.BenchLimited) -> None:
     b = view.state.bench
     if e.limit > 0 and e.limit != b.limit:
         b.limit_since = e.ts
+    if e.limit > 0:
+        view.state.tunables["concurrency"] = e.limit
     b.limit, b.limited_by, b.why = max(0, e.limit), e.by, e.why
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from console.control.commands import COMMANDS
 from console.errors import UsageError
-from console.journal.events import TUNABLES, Scalars
+from console.journal.events import BENCH_TUNABLES, TUNABLES, Scalars
 from console.state.model import AlarmState
 from console.state.sanitize import sanitize
 
@@ -147,11 +147,12 @@ class Operating:
 def parse_tunables(text: str, known: dict[str, float | None]) -> Scalars:
     """What `a=1 b=none` changes of the known values. Raises `UsageError` with one line."""
     changes: Scalars = {}
+    names = BENCH_TUNABLES if BENCH_TUNABLES.keys() & known.keys() else TUNABLES
     for word in text.split():
         name, equals, value = word.partition("=")
         name = name.replace("-", "_")
-        if name not in TUNABLES:
-            raise UsageError(f"set: no {sanitize(name, limit=40)!r}; there are {', '.join(TUNABLES)}")
+        if name not in names:
+            raise UsageError(f"set: no {sanitize(name, limit=40)!r}; there are {', '.join(names)}")
         if not equals or not value:
             raise UsageError(f"set: {name} wants a value: {name}={tunable_text(known.get(name))}")
         new: float | None = None
