@@ -43,3 +43,17 @@ def test_it_names_the_directory_in_which_the_run_is(
     said = capsys.readouterr().err
     made = tmp_path / "D" if words else next((tmp_path / "state/runs").iterdir())
     assert f"The run is kept in {made}. Try next:" in said and f"quarterdeck replay {made}\n" in said
+
+
+@pytest.mark.parametrize("word", ["--dir={}", "config.log_path={}"])
+@pytest.mark.parametrize("held", ["journal/1.jsonl", "notes.txt"])
+def test_it_goes_on_with_nothing_however_the_directory_is_named(
+    word: str, held: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taken = tmp_path / "D" / held
+    taken.parent.mkdir(parents=True)
+    taken.touch()
+    assert quarterdeck(["demo", "--plain", word.format(tmp_path / "D")]) == 2
+    said = capsys.readouterr().err
+    assert word.format(tmp_path / "D").replace("--dir=", "--dir ") in said
+    assert ("holds a run already" if "journal" in held else "is not empty") in said

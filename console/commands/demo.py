@@ -48,6 +48,7 @@ def demo_main(argv: list[str]) -> int:
     check_look(look)
     require_engine()
     options = _options(_run_dir(args.dir), args.steps, args.seed, args.options)
+    _refuse_taken(f"config.log_path={options.log_path}", options.log_path)
     refuse(preflight(options, os.environ))
     watch: Watch = "plain" if args.plain else "headless" if args.headless else "console"
     if watch == "console":
@@ -71,17 +72,23 @@ def _run_dir(given: str | None) -> Path:
     if not given.strip():
         raise UsageError("--dir is empty: name a new directory")
     run_dir = Path(given).expanduser().resolve()
+    _refuse_taken(f"--dir {given}", run_dir)
+    return run_dir
+
+
+def _refuse_taken(name: str, run_dir: Path) -> None:
+    """Raise `UsageError` when the directory, named as it was given, is not a new one: a demo goes on with no run."""
     if (run_dir / "journal").exists():
+        command = f"quarterdeck train {shlex.quote(str(configs_dir() / 'demo.toml'))}"
         raise UsageError(
-            f"--dir {given}: holds a run already; name a new directory, or go on with it: "
-            f"quarterdeck train {shlex.quote(str(configs_dir() / 'demo.toml'))} config.log_path={shlex.quote(given)}"
+            f"{name}: holds a run already; name a new directory, or go on with it: "
+            f"{command} config.log_path={shlex.quote(str(run_dir))}"
         )
     try:
         if run_dir.exists() and any(run_dir.iterdir()):
-            raise UsageError(f"--dir {given}: is not empty; name a new directory")
+            raise UsageError(f"{name}: is not empty; name a new directory")
     except OSError as error:
-        raise UsageError(f"--dir {given}: {error.strerror or error}; name a new directory") from None
-    return run_dir
+        raise UsageError(f"{name}: {error.strerror or error}; name a new directory") from None
 
 
 def _options(run_dir: Path, steps: int | None, seed: int | None, more: list[str]) -> RunOptions:
