@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from console.control.commands import Command
-from console.engine.operable import Operable
+from console.engine.operable import Told
 from console.engine.plans import Plan, already, by, count, refuse
 from console.journal import events as ev
 from console.state.sanitize import sanitize
@@ -12,7 +12,7 @@ NOTE_LIMIT = 500
 MOST_MINUTES = 7 * 24 * 60
 
 
-def ack(engine: Operable, command: Command) -> Plan:
+def ack(engine: Told, command: Command) -> Plan:
     """One alarm, or all that ask."""
     alarms, now = engine.view.state.alarms, engine.now()
     key = _key(command)
@@ -36,7 +36,7 @@ def ack(engine: Operable, command: Command) -> Plan:
     return Plan(True, f"acknowledges {shown}: silent until it opens again", act)
 
 
-def shelve(engine: Operable, command: Command) -> Plan:
+def shelve(engine: Told, command: Command) -> Plan:
     """An alarm is silent for some minutes, or no longer."""
     state, now = engine.view.state, engine.now()
     key, minutes = _key(command), command.args.get("minutes", 60.0)
@@ -58,7 +58,7 @@ def shelve(engine: Operable, command: Command) -> Plan:
     return Plan(True, text, act)
 
 
-def note(engine: Operable, command: Command) -> Plan:
+def note(engine: Told, command: Command) -> Plan:
     """A line in the journal."""
     text = sanitize(command.args.get("text", ""), NOTE_LIMIT).strip()
     if not text:
@@ -75,6 +75,6 @@ def _key(command: Command) -> str:
     return str(command.args.get("alarm", "")).strip()
 
 
-def _open(engine: Operable) -> str:
+def _open(engine: Told) -> str:
     keys = list(engine.view.state.alarms)
     return f"there are {', '.join(sanitize(k, 80) for k in keys[:6])}" if keys else "there is none"

@@ -12,26 +12,30 @@ if TYPE_CHECKING:
     from console.training.checkpoints import Saved
 
 
-class Operable(Protocol):
-    """An engine, as seen by the commands."""
-
-    @property
-    def steering(self) -> Steering:
-        """What an operator changes while the run lasts."""
+class Told(Protocol):
+    """An engine of any kind, as seen by those commands that only say something about its run."""
 
     @property
     def view(self) -> RunView:
         """The view of the journal so far."""
-
-    @property
-    def ending(self) -> bool:
-        """Whether the run is ending already."""
 
     def now(self) -> float:
         """The run's time, Unix seconds."""
 
     def emit(self, event: ev.Event) -> None:
         """Append an event."""
+
+
+class Operable(Told, Protocol):
+    """The engine of a training run, as seen by the commands."""
+
+    @property
+    def steering(self) -> Steering:
+        """What an operator changes while the run lasts."""
+
+    @property
+    def ending(self) -> bool:
+        """Whether the run is ending already."""
 
     def stop_now(self, by: str, *, why: str = "", soon: bool = False) -> None:
         """End the run; its trials are cancelled.

@@ -11,6 +11,8 @@ from console.journal.events import (
     AlarmClosed,
     AlarmOpened,
     AlarmShelved,
+    BenchLimited,
+    BenchPlanned,
     CaptureStats,
     CheckpointSaved,
     ClockJumped,
@@ -88,6 +90,8 @@ KnownEvent = (
     | Note
     | JournalRepaired
     | Snapshot
+    | BenchPlanned
+    | BenchLimited
     | UnknownEvent
 )
 
