@@ -18,7 +18,7 @@ from console.state import (
 )
 from console.state.findings import Finding, Look
 from console.state.reduce import RunView
-from console.state.reduce_bench import BENCHMARK
+from console.state.words import BENCHMARK
 
 Rule = Callable[[Look], Iterator[Finding]]
 

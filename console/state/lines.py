@@ -10,7 +10,7 @@ from console.journal import events as ev
 from console.outcomes.classes import SCORED
 from console.state.model import EVENTS_KEPT, EventLine, RunState
 from console.state.sanitize import sanitize as clean
-from console.state.words import span
+from console.state.words import BENCHMARK, span
 
 _QUIET = frozenset(
     {ev.TrialTurn, ev.TrialPhase, ev.CaptureStats, ev.SandboxStats, ev.HostStats, ev.StepStarted, ev.GroupStarted}
@@ -55,18 +55,32 @@ def _text(state: RunState, event: ev.Event) -> tuple[str, str, str | None]:
         case ev.TrialRetried():
             name = trial_name(event.group, event.trial)
             return f"{name} try {event.try_ + 1} granted by {clean(event.by)}", "info", None
+        case ev.GroupFinished() if state.kind == BENCHMARK:
+            return "", "info", None  # what was not graded was told by its trial
+        case ev.StepFinished() if state.kind == BENCHMARK:
+            return f"all trials have ended: {_counted(event.outcomes) or 'there was none'}", "info", None
+        case ev.BenchPlanned():
+            return _planned(event), "info", None
+        case ev.BenchLimited():
+            why = f": {clean(event.why, 200)}" if event.why else ""
+            level = (
+                "warning" if event.by == "policy" and event.why and event.limit < state.bench.concurrency else "info"
+            )
+            return f"trials at once: {event.limit or 'none'}, by {clean(event.by)}{why}", level, None
         case ev.GroupFinished(kept=False):
             return f"g{event.group + 1} dropped: {clean(event.reason) or 'no reason given'}", "warning", None
         case ev.StepFinished():
             return _step_finished(event), "info", None
         case ev.GatewayHealth():
             changed = state.gateway.since == event.ts
+            what = "model endpoint" if state.kind == BENCHMARK else "gateway"
             if changed and not event.reachable:
-                return f"gateway unreachable: {clean(event.detail)}", "error", None
-            return ("gateway reachable" if changed else ""), "info", None
+                return f"{what} unreachable: {clean(event.detail)}", "error", None
+            return (f"{what} reachable" if changed else ""), "info", None
         case ev.RunStarted(resumed_from=resumed):
             where = f", resumed at step {resumed}" if resumed is not None else ""
-            return f"run {clean(event.name or event.run_id)} started{where}", "info", None
+            what = "benchmark" if event.kind == BENCHMARK else "run"
+            return f"{what} {clean(event.name or event.run_id)} started{where}", "info", None
         case ev.RunResumed():
             return _resumed(event), "warning" if event.why_not else "info", None
         case ev.GatewayProfiled():
@@ -127,6 +141,8 @@ def _text(state: RunState, event: ev.Event) -> tuple[str, str, str | None]:
         case ev.StopRequested():
             if not event.when:
                 return "stop request taken back", "info", None
+            if state.kind == BENCHMARK and event.when == "after_step":
+                return "stop requested: no more trials begin", "warning", None
             return f"stop requested ({_words(event.when)})", "warning", None
         case ev.SamplingProbed():
             return f"the gateway's log-probs: {_LOGPROBS[event.tempered]} ({clean(event.detail)})", "info", None
@@ -161,6 +177,20 @@ def _profiled(e: ev.GatewayProfiled) -> str:
     if e.translated:
         said.append(f"takes requests of SDK {clean(e.sdk)}, translated: {clean(', '.join(e.translated), 200)}")
     return ", ".join(said)
+
+
+def _planned(e: ev.BenchPlanned) -> str:
+    which = f"mop-up {e.mop_up} of {clean(e.parent, 120)}: " if e.mop_up else ""
+    agents = f", {len(e.agents)} agents" if len(e.agents) > 1 else ""
+    stands = f"; {e.done} stand from before" if e.done else ""
+    return (
+        f"{which}{clean(e.dataset or e.job_name)}: {e.tasks} tasks, {e.attempts} attempts each{agents}: {e.trials} "
+        f"trials, {e.concurrency} at once{stands}"
+    )
+
+
+def _counted(counts: dict[str, int]) -> str:
+    return ", ".join(f"{number} {_words(name)}" for name, number in sorted(counts.items(), key=lambda item: -item[1]))
 
 
 def _clock_jumped(e: ev.ClockJumped) -> str:

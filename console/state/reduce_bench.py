@@ -13,9 +13,6 @@ from console.state.model import TrialState
 if TYPE_CHECKING:
     from console.state.reduce import RunView
 
-BENCHMARK = "benchmark"
-"""`RunState.kind` of one."""
-
 
 def _planned(view: RunView, e: ev.BenchPlanned) -> None:
     b = view.state.bench

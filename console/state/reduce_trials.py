@@ -10,7 +10,7 @@ from console.journal import events as ev
 from console.state import reduce_bench
 from console.state.lines import trial_name
 from console.state.model import EVIDENCE_KEPT, RECENT_KEPT, GroupState, RunState, TrialBrief, TrialState
-from console.state.reduce_bench import BENCHMARK
+from console.state.words import BENCHMARK
 
 if TYPE_CHECKING:
     from console.state.reduce import RunView

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+BENCHMARK = "benchmark"
+"""`RunState.kind` of one; of any other run it is `training`."""
 DAMAGED = "damaged"
 END_LOST = "its end cannot be read: the journal is damaged"
 """What is said of a run in that condition: whether it ended in order is not known."""

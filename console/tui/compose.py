@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from console.tui.layout import PANES, Box, Layout, arrange
-from console.tui.panes import capture, events, glance, groups, steps, trials
+from console.tui.panes import bench, capture, events, glance, groups, steps, trials
 from console.tui.panes.frame import framed, ruled
 from console.tui.picture import Scene, shown_trials
 from console.tui.text import Line
@@ -20,7 +20,7 @@ def layout_for(scene: Scene, region: Box) -> Layout:
     """The layout that fits what the scene has to show."""
     selection = scene.selection
     most = max((len(shown_trials(selection, g, scene.now)) for g in scene.groups), default=0)
-    return arrange(region, len(scene.groups), most, len(scene.state.lines), selection.tree, selection.zoom)
+    return arrange(region, len(scene.groups), most, len(scene.state.lines), selection.tree, selection.zoom, scene.bench)
 
 
 def compose(scene: Scene, layout: Layout) -> dict[str, list[Line]]:
@@ -56,6 +56,7 @@ _SECTIONS: dict[str, tuple[Title, Body]] = {
     "steps": (steps.steps_title, steps.step_lines),
     "events": (events.events_title, events.event_lines),
     "capture": (capture.capture_title, capture.capture_lines),
+    "bench": (bench.bench_title, bench.bench_lines),
     "reward": (steps.reward_title, steps.reward_plot),
     "loss": (steps.loss_title, steps.loss_plot),
     "mix": (steps.outcome_mix_title, steps.outcome_mix_lines),

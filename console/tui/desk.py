@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from console.errors import QuarterdeckError
 from console.journal import events as ev
 from console.state.model import History, RunState, decode_state, encode_state
 from console.state.reduce import RunView
 from console.state.sanitize import sanitize
+from console.state.words import BENCHMARK
 from console.tui.actions import Action
 from console.tui.bell import Bell
 from console.tui.commandline import CommandLine
@@ -24,6 +25,7 @@ from console.tui.orders import Orders
 from console.tui.pages import PAGES
 from console.tui.pages.page import Page
 from console.tui.picture import ENDED, Scene, Selection, ordered
+from console.tui.refused import HELP, REFUSED, refusal
 from console.tui.replaying import Replaying
 from console.tui.shell import Shell
 from console.tui.source import Link, Source
@@ -290,7 +292,10 @@ class Desk:
 
     def offered(self, page: Page | None = None) -> list[Action]:
         """The actions that a page has in this mode, whether or not there is something to do them on just now."""
-        return [a for a in self.keymap.actions if self.is_here(a, page) and not self._wrong_mode(a)]
+        found = [a for a in self.keymap.actions if self.is_here(a, page) and not self._wrong_mode(a)]
+        if self.state.kind != BENCHMARK:
+            return found
+        return [replace(a, help=HELP[a.id]) if a.id in HELP else a for a in found]
 
     def why_not(self, action: Action) -> str:
         """Why the action cannot be done in this mode, one line; empty when it can."""
@@ -311,6 +316,8 @@ class Desk:
             return " works on a live run only"
         if self.no_run and (action.kind in ("command", "live") or action.id in _NEEDS_RUN):
             return ": no run is open"
+        if self.state.kind == BENCHMARK and action.id in REFUSED:
+            return refusal(action.id, self.keymap.label("stop_after_step"))
         if action.kind != "command":
             return ""
         if mode == "replay":

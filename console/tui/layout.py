@@ -20,7 +20,7 @@ MANY = 10**6
 
 LISTS = ("groups", "trials", "detail", "tail", "events")
 PLOTS = ("reward", "loss", "mix", "policy", "time")
-PANES = (*LISTS[:2], "steps", *LISTS[2:], "capture", *PLOTS)
+PANES = (*LISTS[:2], "steps", *LISTS[2:], "capture", "bench", *PLOTS)
 
 
 class Box(NamedTuple):
@@ -47,19 +47,32 @@ class Layout:
     tree: bool = False
 
 
-def arrange(region: Box, groups: int, trials: int, events: int = MANY, tree: bool = False, zoom: str = "") -> Layout:
+def arrange(
+    region: Box,
+    groups: int,
+    trials: int,
+    events: int = MANY,
+    tree: bool = False,
+    zoom: str = "",
+    bench: bool = False,
+) -> Layout:
     """The run page in `region`, with that many groups, trials of one of them, and events to show.
 
-    `tree` is heeded where there are three columns. `zoom` names the pane that is shown alone, with its kin.
+    `tree` is heeded where there are three columns. `zoom` names the pane that is shown alone, with its kin. A benchmark
+    (`bench`) has one pane in place of readings and plots.
     """
     wide = region.width >= WIDE_WIDTH and region.height >= WIDE_HEIGHT - _AROUND
     if zoom:
         return _zoomed(region, zoom, wide)
     if wide and region.width >= TRIPLE_WIDTH:
-        return _triple(region, groups, trials, events, tree)
+        return _triple(region, groups, trials, events, tree, bench)
     if wide:
-        return _wide(region, groups, trials, events)
-    heights = share(region.height, groups, trials, steps=3, steps_max=5, events=events)
+        return _wide(region, groups, trials, events, bench)
+    if bench:
+        heights = share(region.height, groups, trials, steps=4, steps_max=7, events=events)
+        heights = {"bench" if name == "steps" else name: rows for name, rows in heights.items()}
+    else:
+        heights = share(region.height, groups, trials, steps=3, steps_max=5, events=events)
     return Layout(_stack(region, heights))
 
 
@@ -103,7 +116,7 @@ def share(space: int, groups: int, trials: int, steps: int, steps_max: int, even
     return {"groups": got_groups + more, "trials": got_trials + left - more, "steps": got_steps, "events": 0}
 
 
-def _wide(region: Box, groups: int, trials: int, events: int) -> Layout:
+def _wide(region: Box, groups: int, trials: int, events: int, bench: bool) -> Layout:
     width, space = region.width, region.height
     side = max(38, min(70, width * 3 // 10))
     # The last pane of a column has a bottom line of its own.
@@ -115,11 +128,11 @@ def _wide(region: Box, groups: int, trials: int, events: int) -> Layout:
     }  # fmt: skip
     return _columns(
         (Box(region.x, region.y, width - side, space), _closed(left)),
-        (Box(region.x + width - side, region.y, side, space), _health(space)),
+        (Box(region.x + width - side, region.y, side, space), _health(space, bench)),
     )
 
 
-def _triple(region: Box, groups: int, trials: int, events: int, tree: bool) -> Layout:
+def _triple(region: Box, groups: int, trials: int, events: int, tree: bool, bench: bool) -> Layout:
     width = region.width
     low = min(max(6, region.height * 22 // 100), max(6, events + 2))
     spare = region.height - low - 2 - groups * (1 + trials if tree else 1)
@@ -137,14 +150,16 @@ def _triple(region: Box, groups: int, trials: int, events: int, tree: bool) -> L
     return _columns(
         (Box(region.x, region.y, left, top), _closed(lists)),
         (Box(region.x + left, region.y, middle, top), _closed({"detail": detail, "tail": top - 1 - detail})),
-        (Box(region.x + left + middle, region.y, right, top), _health(top)),
+        (Box(region.x + left + middle, region.y, right, top), _health(top, bench)),
         (Box(region.x, region.y + top, width, low), {"events": low}),
         tree=tree,
     )
 
 
-def _health(space: int) -> dict[str, int]:
+def _health(space: int, bench: bool) -> dict[str, int]:
     """The column of readings and plots; the mix gives way first, then the policy's figures."""
+    if bench:
+        return {"bench": space}
     sizes = {"capture": 6, "reward": 0, "loss": 0, "mix": 0, "policy": 5, "time": 5}
     left = space - 1 - sum(sizes.values())
     if left < 6:

@@ -13,6 +13,7 @@ from console.errors import UsageError
 from console.outcomes.classes import OutcomeClass
 from console.state.model import AlarmState, GroupState, RunState, TrialState
 from console.state.reduce import RunView
+from console.state.words import BENCHMARK
 from console.tui import glyphs
 from console.tui.actions import BY_ID
 from console.tui.filters import Filter
@@ -121,6 +122,11 @@ class Scene:
         return BY_ID[action_id].key if action_id in BY_ID else ""
 
     @property
+    def bench(self) -> bool:
+        """Whether the run is a benchmark."""
+        return self.state.kind == BENCHMARK
+
+    @property
     def dead(self) -> bool:
         """Whether the engine is gone without a last word: what is shown is as of its last event."""
         return self.link.status == "dead"
@@ -154,6 +160,8 @@ def stop_text(state: RunState) -> str:
     """When the run stops, for a sentence that begins with the run."""
     if state.stop_requested == "now":
         return "stops now"
+    if state.kind == BENCHMARK:
+        return "begins no more trials, and ends when those at work have ended"
     return "stops after the current step" if state.step is None else f"stops after step {state.step}"
 
 

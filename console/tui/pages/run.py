@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from console.errors import UsageError
 from console.state.model import GroupState, TrialState
 from console.state.sanitize import sanitize
+from console.state.words import BENCHMARK
 from console.tui.compose import compose, layout_for
 from console.tui.filters import Filter, parse
 from console.tui.layout import Box, Layout
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 FOCUSABLE = ("groups", "trials", "detail", "events", "capture", "reward")
 """Panes in the order of tab and of the keys 1 to 6; `reward` stands for all plots."""
+BENCH_FOCUSABLE = (*FOCUSABLE[:4], "bench")
+"""The same of a benchmark; 6 is its pane, too."""
 _FAR = 10**9
 
 
@@ -219,7 +222,7 @@ class RunPage(Page):
         """Select what is in that row of a pane (its title is row 0), and give the pane the focus."""
         scene, selection = self.desk.scene(), self._selection
         names = {"tail": "detail", "steps": "reward", "loss": "reward", "mix": "reward", "policy": "reward"}
-        selection.focus = names.get(pane, pane if pane in FOCUSABLE else selection.focus)
+        selection.focus = names.get(pane, pane if pane in (*FOCUSABLE, "bench") else selection.focus)
         if row < 1 or scene.group is None:
             return
         if pane == "groups" and self._layout.tree:
@@ -265,18 +268,23 @@ class RunPage(Page):
         self._focus("events")
 
     def do_pane_5(self) -> None:
-        """Gateway and capture."""
-        self._focus("capture")
+        """Gateway and capture; of a benchmark, its figures."""
+        self._focus("bench" if self._bench else "capture")
 
     def do_pane_6(self) -> None:
-        """Plots."""
-        self._focus("reward")
+        """Plots; of a benchmark, its figures."""
+        self._focus("bench" if self._bench else "reward")
+
+    @property
+    def _bench(self) -> bool:
+        return self.desk.state.kind == BENCHMARK
 
     def _shown(self, pane: str) -> bool:
         return pane in self._layout.boxes or (pane == "trials" and self._layout.tree)
 
     def _focus_by(self, by: int) -> None:
-        shown = FOCUSABLE if self._selection.zoom else [name for name in FOCUSABLE if self._shown(name)]
+        panes = BENCH_FOCUSABLE if self._bench else FOCUSABLE
+        shown = panes if self._selection.zoom else [name for name in panes if self._shown(name)]
         if not shown:
             return
         at = shown.index(self._selection.focus) if self._selection.focus in shown else -by
@@ -310,7 +318,7 @@ class RunPage(Page):
     def do_sort(self) -> None:
         """By attention, number, reward or task."""
         self._selection.sort = SORTS[(SORTS.index(self._selection.sort) + 1) % len(SORTS)]
-        self.desk.say(f"groups by {self._selection.sort}")
+        self.desk.say(f"{'tasks' if self._bench else 'groups'} by {self._selection.sort}")
 
     def do_density(self) -> None:
         """On wide screens: each group's trials beneath it, or in a pane of their own."""

@@ -12,6 +12,7 @@ from console.state.lines import trial_name
 from console.state.model import TrialState
 from console.state.sanitize import sanitize
 from console.tui.glyphs import SIGNS, kind_of, sign_text
+from console.tui.panes.bench import money
 from console.tui.panes.trials import elapsed
 from console.tui.picture import Scene
 from console.tui.text import Line, Span, cell, clock, count, line, number, short_time, wrap
@@ -25,7 +26,8 @@ def detail_title(scene: Scene) -> tuple[str, str]:
     if scene.group is None or scene.trial is None:
         return "Trial", ""
     name = trial_name(scene.group.group, scene.trial.trial)
-    return f"Trial {name}  {cell(scene.group.task, 30).strip()}", "enter opens"
+    what = "Attempt" if scene.bench else "Trial"
+    return f"{what} {name}  {cell(scene.group.task, 30).strip()}", "enter opens"
 
 
 def detail_lines(scene: Scene, cells: int, rows: int, with_tail: bool = False) -> list[Line]:
@@ -54,12 +56,19 @@ def _glance(scene: Scene, trial: TrialState, cells: int) -> list[Line]:
         out += _row("phase", f"{sanitize(trial.phase, limit=20)} for {clock(scene.now - trial.phase_since)}", cells)
     if trial.reused:
         out += _row(
-            "reused", "it ended under an engine before this one and counts again: nothing was run", cells, "muted"
+            "stood" if scene.bench else "reused",
+            "it ended in an earlier run of the job and stands: nothing was run"
+            if scene.bench
+            else "it ended under an engine before this one and counts again: nothing was run",
+            cells,
+            "muted",
         )
     took, turns = clock(elapsed(trial, scene.now)), f"{trial.turns} turn{'' if trial.turns == 1 else 's'}"
     out += _row(
         "so far" if trial.outcome is None else "in all",
-        f"{turns}, in {count(trial.prompt_tokens)} out {count(trial.sampled_tokens)} tokens, {took}",
+        _used(trial, took)
+        if scene.bench
+        else f"{turns}, in {count(trial.prompt_tokens)} out {count(trial.sampled_tokens)} tokens, {took}",
         cells,
     )
     if trial.evidence or trial.rule:
@@ -69,7 +78,7 @@ def _glance(scene: Scene, trial: TrialState, cells: int) -> list[Line]:
     out += _times(scene, trial, cells)
     if trial.trial_dir:
         out += _row("files", sanitize(trial.trial_dir, limit=400), cells)
-    out += _row("group", _group(scene), cells)
+    out += _row("task" if scene.bench else "group", _group(scene), cells)
     return out
 
 
@@ -78,12 +87,23 @@ def _outcome(scene: Scene, trial: TrialState) -> str:
     cause = f", {sanitize(trial.cause.replace('_', ' '), limit=40)}" if trial.cause else ""
     if trial.outcome in SCORED:
         said = f"r {number(trial.reward)}"
+    elif scene.bench:
+        said = "not graded" + (", a mop-up runs it again" if trial.outcome == "infrastructure" else "")
     else:
         said = "not scored" + (", retryable" if trial.retryable else "")
     most = scene.state.tunables.get("max_tries")
     # Tries are numbered over all engines of the run, and each engine grants so many anew.
     tries = f"  try {trial.try_ + 1}" + ("" if most is None or trial.try_ >= most else f"/{most:.0f}")
     return f"{outcome}{cause}: {said}{tries}"
+
+
+def _used(trial: TrialState, took: str) -> str:
+    """Tokens, time and cost of a benchmark's trial. Harbor tells the tokens when it ends."""
+    if trial.outcome is None:
+        return took
+    cached = f" (cached {count(trial.cached_tokens)})" if trial.cached_tokens else ""
+    cost = "" if trial.cost_usd is None else f", {money(trial.cost_usd)}"
+    return f"in {count(trial.prompt_tokens)}{cached} out {count(trial.sampled_tokens)} tokens, {took}{cost}"
 
 
 def _times(scene: Scene, trial: TrialState, cells: int) -> list[Line]:
@@ -111,6 +131,8 @@ def _group(scene: Scene) -> str:
     done = sum(t.phase == "done" for t in group.trials)
     text = f"g{group.group + 1}: {done} of {len(group.trials)} done, r {number(group.reward_mean, 2)}"
     text += f" sd {number(group.reward_std, 2)}"
+    if scene.bench:
+        return text
     if group.kept is False:
         return f"{text}, dropped: {sanitize(group.reason, limit=200)}"
     if group.zero_variance:

@@ -18,6 +18,8 @@ from console.tui.text import Line, Span, cell, clock, count, fit, line, number, 
 STRIP_MAX = 64
 STRIP_COUNTED = 22
 _TASK_MIN = 10
+GROUPS, TASKS = "Groups", "Tasks"
+"""What the rows are, in a training and in a benchmark."""
 _RANK_NAMES = {0: "held", 1: "failed", 2: "stalled", 3: "running", 4: "waiting", DONE: "done"}
 Row = tuple[GroupState, TrialState | None]
 """A row of the tree: a group, or one of its trials."""
@@ -42,13 +44,17 @@ def groups_title(scene: Scene) -> tuple[str, str]:
     if selection.filter:
         parts = [f"/{cell(selection.filter.text, 24).strip()}", f"{len(scene.groups)} of {len(groups)}"]
     kept = sum(g.kept is True for g in groups)
-    parts += [f"kept {kept}"] * bool(kept) + [f"scored {scored}/{total}"]
+    if scene.bench:
+        parts += [f"graded {scored}/{total}"]
+    else:
+        parts += [f"kept {kept}"] * bool(kept) + [f"scored {scored}/{total}"]
     parts.append(f"were live {live}" if scene.dead else f"live {live}")
     if failed:
-        parts.append(f"not scored {failed}")
+        parts.append(f"not {'graded' if scene.bench else 'scored'} {failed}")
     if selection.marked:
         parts.append(f"marked {len(selection.marked)}")
-    return f"Groups  {f' {dot} '.join(parts)}", f"sort: {selection.sort}"
+    name = TASKS if scene.bench else GROUPS
+    return f"{name}  {f' {dot} '.join(parts)}", f"sort: {selection.sort}"
 
 
 def group_rows(scene: Scene, cells: int, rows: int) -> list[Line]:
@@ -71,11 +77,13 @@ def _rows_for(total: int, rows: int) -> int:
 def _empty(scene: Scene) -> str:
     state = scene.state
     if state.groups:
-        return "no group passes the filter: esc clears it"
+        return f"no {'task' if scene.bench else 'group'} passes the filter: esc clears it"
     if state.status in ("finished", "stopped", "failed"):
         return "the run is over"
     if scene.link.status == "connecting":
         return "connecting to the engine"
+    if scene.bench:
+        return "no task is known yet" if state.step is None else "no task has begun yet"
     return "no step has begun yet" if state.step is None else "no groups yet"
 
 
@@ -92,7 +100,9 @@ def _rest(scene: Scene, groups: list[GroupState], top: int, size: int, cells: in
 def tree_title(scene: Scene) -> tuple[str, str]:
     """Left and right part of the tree's title."""
     left, right = groups_title(scene)
-    return left.replace("Groups", "Groups & Trials", 1), right
+    if scene.bench:
+        return left.replace(TASKS, f"{TASKS} & Attempts", 1), right
+    return left.replace(GROUPS, f"{GROUPS} & Trials", 1), right
 
 
 def tree_rows(scene: Scene, cells: int, rows: int) -> list[Line]:
@@ -161,6 +171,11 @@ class _Table:
         self.task = max(4, min(longest, self._task(fixed)))
 
     def _age(self, group: GroupState) -> float:
+        if self.scene.bench:  # all of them are known from the start, and most of them wait
+            begun = [t.started for t in group.trials if t.started is not None]
+            if not begun:
+                return 0.0
+            return (group.finished if group.finished is not None else self.scene.now) - min(begun)
         return (group.finished if group.finished is not None else self.scene.now) - group.started
 
     def _task(self, fixed: int) -> int:
@@ -185,6 +200,7 @@ class _Table:
         ]
         if self.sd:
             flat = group.zero_variance or (group.reward_std == 0 and done == len(group.trials) and done > 1)
+            flat = flat and not scene.bench  # nothing is learnt from it anyway
             text = cell(f"sd {number(group.reward_std, 2)}", self.sd - 1).rstrip()
             spans += [Span("  " + text), Span(f"{'=' if flat else ' ':<{self.sd - len(text)}}", "limit")]
         if self.tokens:
@@ -236,6 +252,8 @@ class _Table:
         deadlines = [t.hold_deadline or 0.0 for t in group.trials if t.phase == "held"]
         if deadlines:
             return Span(f"HELD {clock(min(deadlines) - self.scene.now)}", "infra+bold")
+        if self.scene.bench:
+            return self._bench_note(group)
         if group.kept is False:
             return Span(f"dropped {group.reason}" if self.note >= 22 else "dropped", "limit")
         if group.zero_variance:
@@ -245,6 +263,13 @@ class _Table:
         if reused := sum(t.reused for t in group.trials):
             return Span(f"{reused} reused", "muted")
         return Span("kept", "muted") if group.kept else Span("")
+
+    def _bench_note(self, group: GroupState) -> Span:
+        reused = sum(t.reused for t in group.trials)
+        lost = sum(t.phase == "done" and t.outcome not in SCORED for t in group.trials)
+        if lost:
+            return Span(f"{lost} not graded" if self.note >= 12 else f"{lost} lost", "infra")
+        return Span(f"{reused} stood" if reused else "", "muted")
 
 
 _ORDER = {

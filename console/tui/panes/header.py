@@ -10,6 +10,7 @@ from console.journal.events import StepFinished
 from console.state.gateway_words import troubles
 from console.state.model import RunState
 from console.state.sanitize import sanitize
+from console.tui.panes import bench_head
 from console.tui.panes.alarm import AS_ASKED
 from console.tui.picture import Scene
 from console.tui.text import Line, Span, cell, clock, count, fit, line, short_time, width
@@ -52,7 +53,7 @@ def badge(scene: Scene) -> Span:
         case "dead":
             return Span(" DEAD ", "badge-dead")
     if _stops_after_step(scene):
-        return Span(" STOPPING AFTER STEP ", "badge-warn")
+        return Span(" LETS END " if scene.bench else " STOPPING AFTER STEP ", "badge-warn")
     if state.status == "stopping" or state.stop_requested:
         return Span(" STOPPING ", "badge-warn")
     return Span(" LIVE ", "badge-live")
@@ -101,6 +102,8 @@ def header(scene: Scene, cells: int) -> Line:
 
 
 def _where(scene: Scene, wide: bool) -> Line:
+    if scene.bench:
+        return bench_head.where(scene, wide)
     state = scene.state
     total = "?" if state.steps_planned is None else str(state.steps_planned)
     step = state.steps_done
@@ -154,6 +157,8 @@ def median(values: list[float | None]) -> float | None:
 
 
 def _eta(scene: Scene, wide: bool) -> Line:
+    if scene.bench:
+        return bench_head.eta(scene, wide)
     state = scene.state
     usual = median([row.seconds_total for row in _own(scene)])
     if usual is None or state.step_started is None or scene.dead:
@@ -227,6 +232,10 @@ def _link(scene: Scene) -> Span:
 def plumbing(scene: Scene, cells: int) -> Line:
     """Gateway, capture, sandboxes, budgets, disk, checkpoint."""
     state, wide = scene.state, cells >= WIDE
+    if scene.bench:
+        low = disk_is_low(state)
+        parts = [*bench_head.plumbing_parts(scene, wide), (1 if low else 6, _disk(state, low))]
+        return _columns(parts, scene, cells)
     c = state.capture
     capture = line(
         Span("capture " if wide else "cap "),

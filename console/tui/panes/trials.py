@@ -5,12 +5,13 @@ from __future__ import annotations
 from console.outcomes.classes import SCORED
 from console.state.model import GroupState, TrialState
 from console.tui.glyphs import SIGNS, kind_of, sign_text
+from console.tui.panes.bench import money
 from console.tui.picture import Scene, shown_trials
 from console.tui.text import Line, Span, cell, clock, count, fit, number, restyle
 
 WIDE = 76
-REUSED = "reused"
-"""Of a trial that ended under an engine before and counts again after a resume."""
+REUSED, STOOD = "reused", "stood"
+"""Of a trial that ended under an engine before and counts again after a resume; of a benchmark, in a job before."""
 _STALE_COUNTS = 20.0
 """Seconds after which the last report on open calls says nothing about now."""
 _LABELS = {
@@ -34,7 +35,8 @@ def trials_title(scene: Scene) -> tuple[str, str]:
     task = cell(group.task, 40).strip()
     shown = shown_trials(scene.selection, group, scene.now)
     picked = f"{len(shown)} of " if len(shown) < len(group.trials) else f"{scene.selection.trial + 1}/"
-    return f"Trials of g{group.group + 1}  {task}", f"{picked}{len(group.trials)}"
+    what = "Attempts at" if scene.bench else "Trials of"
+    return f"{what} g{group.group + 1}  {task}", f"{picked}{len(group.trials)}"
 
 
 def trial_rows(scene: Scene, cells: int, rows: int) -> list[Line]:
@@ -60,6 +62,7 @@ class TrialRows:
         fixed = lead + 5 + 1 + 2 + self.label + (28 if self.wide else 20) + 2 + 7 + 1
         self.note = max(6, cells - fixed)
         self.calling = _calling(scene)
+        self.reused = STOOD if scene.bench else REUSED
 
     def row(self, group: GroupState, trial: TrialState, lead: str = "") -> Line:
         """One trial; `lead` stands before it, in the tree."""
@@ -86,8 +89,11 @@ class TrialRows:
                 tokens = f"  in {count(trial.prompt_tokens):>5} out {count(trial.sampled_tokens):>5}"
             else:
                 tokens = f" {count(trial.prompt_tokens):>5}/{count(trial.sampled_tokens):<5}"
+            turn = f"turn {turns}" if self.wide else f"turn{turns:>4}"
+            if scene.bench:  # model calls are not seen; what it cost often is
+                turn = f"{money(trial.cost_usd) if trial.cost_usd is not None else '':>8}"
             spans += [
-                Span(f"turn {turns}" if self.wide else f"turn{turns:>4}"),
+                Span(turn),
                 Span(tokens),
                 Span("  " + cell(note.text, self.note), note.role),
                 Span(f"{'' if took is None else clock(took):>7} ", "muted"),
@@ -103,16 +109,16 @@ class TrialRows:
             return Span(f"HELD {clock(left)}{'  r retry' if acts else ''}{self._try(trial)}", "infra+bold")
         if trial.phase == "done":
             if trial.outcome in SCORED:
-                again = f"  {REUSED}" if trial.reused else ""
+                again = f"  {self.reused}" if trial.reused else ""
                 return Span(f"r {number(trial.reward, 2)}{self._try(trial)}{again}")
             words = [self._try(trial, always=trial.outcome == "infrastructure").strip()]
-            if trial.outcome == "infrastructure":
+            if trial.outcome == "infrastructure" and not scene.bench:
                 words.append("retryable" if trial.retryable else "not retryable")
             elif trial.cause:
                 words.append(trial.cause.replace("_", " "))
-            words.append(REUSED if trial.reused else "")
+            words.append(self.reused if trial.reused else "")
             return Span("  ".join(w for w in words if w), "muted")
-        if trial.phase == "agent":
+        if trial.phase == "agent" and not scene.bench:
             idle = clock(scene.now - trial.last_event) if trial.last_event else "--"
             text = f"{'idle' if kind == 'stalled' else self.calling or 'idle'} {idle}"
         else:
