@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from harbor.agents.agent_auth_resolution import resolve_agent_model_connection
+from harbor.agents.agent_auth_resolution import MissingModelCredentialError, resolve_agent_model_connection
 from harbor.agents.factory import AgentFactory
 from harbor.agents.installed.base import BaseInstalledAgent
 from harbor.agents.nop import NopAgent
@@ -137,12 +137,13 @@ def _agent(agent: AgentConfig, where: str, unchecked: bool) -> tuple[dict[str, A
     """Where an agent's model calls are made, and with what, as Harbor works it out.
 
     `side`: sandbox for a program installed there, host for one that calls the model from Harbor's own process, none for
-    those that call no model. `endpoint`, `endpoint_from`: URL and the variable it came from; `key_name`: variable the
-    key came from; `key`: whether there is one; `wanted`: variables that it is looked for in; `format`: of the API.
+    those that call no model. `endpoint`, `endpoint_from`: URL that somebody gave, and the variable it came from;
+    `key_name`: variable the key came from; `key`: whether there is one; `wanted`: variables that it is looked for in;
+    `format`: of the API; `provider`, `model_id`: what LiteLLM reads in the model's name.
     """
     told: dict[str, Any] = {"name": agent.name or agent.import_path or "", "model": agent.model_name or ""}
     told |= {"side": "unknown", "endpoint": "", "endpoint_from": "", "key_name": "", "key": False, "wanted": []}
-    told |= {"format": "", "options": []}
+    told |= {"format": "", "options": [], "provider": "", "model_id": ""}
     findings: list[Finding] = []
     try:
         agent_class = AgentFactory.get_agent_class_from_config(agent)
@@ -158,24 +159,32 @@ def _agent(agent: AgentConfig, where: str, unchecked: bool) -> tuple[dict[str, A
     try:
         connection = resolve_agent_model_connection(agent)
         told |= {
-            "endpoint": connection.execution_base_url or connection.inference_base_url or "",
+            "endpoint": connection.user_supplied_base_url or "",
             "endpoint_from": connection.base_url_source_name or "",
             "key_name": connection.api_key_source_name or "",
             "key": bool(connection.api_key),
             "wanted": list(connection.api_key_candidate_names),
             "format": str(connection.model_api_format or ""),
+            "provider": connection.provider or "",
+            "model_id": connection.model_id or "",
         }
         AgentFactory.run_preflight(agent, skip_credential_checks=unchecked)
     except (Exception, SystemExit) as problem:
         findings.append(
             Finding(
-                code="bench.agent",
+                code=_agent_code(problem),
                 object=where,
                 message=f"Harbor would refuse {told['name']}: {_line(problem)}",
                 remedy="correct it in the job file, or export what is missing",
             )
         )
     return told, findings
+
+
+def _agent_code(problem: BaseException) -> str:
+    if isinstance(problem, MissingModelCredentialError):
+        return "bench.agent_credential"
+    return "bench.agent_variable" if "not found in host environment" in str(problem) else "bench.agent"
 
 
 def _environment(config: JobConfig) -> Iterator[Finding]:

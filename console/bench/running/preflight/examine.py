@@ -9,14 +9,28 @@ import msgspec
 
 from console.bench.running.harbor_view import HarborView, ask_harbor
 from console.bench.running.options import BenchOptions
+from console.bench.running.preflight.agents import rewired, variable_findings, wiring_findings
 from console.bench.running.preflight.case import Case, Task, read_tasks
-from console.bench.running.preflight.places import place_findings
+from console.bench.running.preflight.datasets import dataset_findings
+from console.bench.running.preflight.endpoint import endpoint_findings
+from console.bench.running.preflight.places import place_findings, room_finding
+from console.bench.running.preflight.rules import rule_findings
+from console.bench.running.preflight.sandboxes import sandbox_findings
 from console.errors import QuarterdeckError
 from console.findings import Finding, errors
 
 Check = Callable[[Case], Iterator[Finding]]
-CHECKS: tuple[Check, ...] = ()
+CHECKS: tuple[Check, ...] = (
+    rewired,
+    variable_findings,
+    wiring_findings,
+    sandbox_findings,
+    dataset_findings,
+    rule_findings,
+)
 """Those that ask nobody: quick, of the job, the tasks and this machine."""
+
+_WIRING = {"bench.key", "bench.variable", "bench.base_url", "bench.messages", "bench.wiring"}
 
 
 class Examination(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,8 +65,8 @@ def examine(options: BenchOptions, environment: Mapping[str, str], *, live: bool
         findings.append(Finding(code="bench.harbor", object="harbor", message=str(problem), remedy="mend it first"))
         return Examination(options=options, findings=findings, view=HarborView())
     options = with_endpoint(options, view)
-    findings += view.findings
     if not view.valid:
+        findings += view.findings
         return Examination(options=options, findings=findings, view=view)
     case = Case(
         options=options,
@@ -63,9 +77,12 @@ def examine(options: BenchOptions, environment: Mapping[str, str], *, live: bool
     )
     for check in CHECKS:
         findings += check(case)
-    if live and not errors(findings):
-        pass
-    return Examination(options=options, findings=findings, view=view, tasks=case.tasks)
+    found = Examination(options=options, findings=findings, view=view, tasks=case.tasks)
+    findings += room_finding(options, found.trials)
+    # A key that is missing, or a URL that is none, has been told: the server's answer would say it again.
+    if live and not {finding.code for finding in errors(findings)} & _WIRING:
+        findings += endpoint_findings(case)
+    return found
 
 
 def with_endpoint(options: BenchOptions, view: HarborView) -> BenchOptions:
