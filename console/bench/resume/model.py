@@ -14,7 +14,16 @@ Way = Literal["resume", "run"]
 """Resume: `harbor job resume -p DIR`. Run: `harbor run -c FILE` whose job directory exists already."""
 Fate = Literal["kept", "deleted", "left"]
 Reason = Literal[
-    "matched", "filtered", "no_result", "not_a_trial", "empty_result", "corrupt_result", "unreadable", "not_reached"
+    "matched",
+    "filtered",
+    "no_result",
+    "not_a_trial",
+    "empty_result",
+    "corrupt_result",
+    "unreadable",
+    "differs",
+    "duplicate",
+    "not_reached",
 ]
 Stage = Literal["start", "plan", "run"]
 
@@ -26,9 +35,11 @@ class Directory(msgspec.Struct, frozen=True, kw_only=True):
         name: of the directory. fate: kept: its result counts and it is not run again; deleted: removed with all it
             holds; left: stays where it is, but Harbor does not count it.
         reason: matched; filtered: its exception type; no_result: a trial without result.json; not_a_trial: any other
-            directory without result.json; empty_result, corrupt_result, unreadable: its result.json; not_reached:
-            Harbor would stop before it looks at it.
+            directory without result.json; empty_result, corrupt_result, unreadable: its result.json; differs: a
+            finished trial that is none of the job's as it is planned now; duplicate: one more than the job has of its
+            kind; not_reached: Harbor does not look at it, or stops before it does.
         task: of the trial as its files tell it, "" where they do not; exception: type of the trial's, "" without one.
+        finished: it is a trial with a result that Harbor can read, and no filter asks for its removal.
     """
 
     name: str
@@ -36,6 +47,7 @@ class Directory(msgspec.Struct, frozen=True, kw_only=True):
     reason: Reason
     task: str = ""
     exception: str = ""
+    finished: bool = False
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +92,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
         directories: every directory in the job's, by name; runs: what would run, empty when it refuses.
         refusal: None when it would run. Directories are deleted before most refusals: see their fates.
         unsure: one line for each thing that only Harbor itself can find out (a dataset elsewhere, for instance).
+        notes: one line for each other thing to know before the command is typed.
         asked: Harbor of this version compared the configurations itself; False: our own reading of the files did.
     """
 
@@ -92,6 +105,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     runs: tuple[Planned, ...] = ()
     refusal: Refusal | None = None
     unsure: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     asked: bool = False
 
     @property
@@ -125,5 +139,6 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
 
         Those that a filter asked for are not among them.
         """
-        finished = [each for each in self.directories if each.reason in ("matched", "not_reached")]
-        return tuple(each for each in finished if self.elsewhere or each.fate != "kept") if self.runs else ()
+        if not self.runs:
+            return ()
+        return tuple(each for each in self.directories if each.finished and (self.elsewhere or each.fate != "kept"))
