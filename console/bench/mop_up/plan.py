@@ -224,18 +224,18 @@ def _with_jobs(plan: Plan, source: Source, asked: Asked, dataset_path: Path | No
         for agent, refs in sorted(by_number[number].items()):
             together[frozenset(refs)].append(agent)
         for tasks, agents in together.items():
-            refs = tuple(sorted(tasks, key=lambda ref: (ref.word, ref)))
-            concerned = [attempt for agent in agents for ref in refs for attempt in chosen[agent, ref]]
+            listed = tuple(sorted(tasks, key=lambda ref: (ref.word, ref)))
+            concerned = [attempt for agent in agents for ref in listed for attempt in chosen[agent, ref]]
             jobs.append(
                 PlannedJob(
                     path=(path := next(names)),
-                    config=job_config(config, path, refs, agents, number),
+                    config=job_config(config, path, listed, agents, number),
                     number=plan.family.passes + 1,
                     attempts=number,
                     agents=tuple(agents),
-                    tasks=refs,
+                    tasks=listed,
                     names={attempt.task: number for attempt in concerned},
-                    trials=len(refs) * len(agents) * number,
+                    trials=len(listed) * len(agents) * number,
                     forced=tuple(sorted({attempt.task for attempt in concerned if attempt.forced})),
                 )
             )

@@ -154,7 +154,7 @@ def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> int:
     name = any(said(one, key) and said(one, key) == said(other, key) for key in ("name", "import_path"))
     model = said(one, "model_name") == said(other, "model_name")
     options = _options(one) == _options(other)
-    return 4 * name + 2 * model + options
+    return 4 * int(name) + 2 * int(model) + int(options)
 
 
 def _options(agent: Mapping[str, Any]) -> dict[str, Any]:
