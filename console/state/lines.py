@@ -62,6 +62,8 @@ def _text(state: RunState, event: ev.Event) -> tuple[str, str, str | None]:
         case ev.BenchPlanned():
             return _planned(event), "info", None
         case ev.BenchLimited():
+            if not event.why and event.limit == state.bench.concurrency and event.by == "policy":
+                return "", "info", None  # as planned
             why = f": {clean(event.why, 200)}" if event.why else ""
             level = (
                 "warning" if event.by == "policy" and event.why and event.limit < state.bench.concurrency else "info"

@@ -17,6 +17,8 @@ TRIPLE_WIDTH = 160
 _AROUND = 4
 """Rows of the screen that are not the page's, at most."""
 MANY = 10**6
+BENCH_EVENTS = 4
+"""Rows of a benchmark's events on a narrow screen, title included, while its tasks need more room."""
 
 LISTS = ("groups", "trials", "detail", "tail", "events")
 PLOTS = ("reward", "loss", "mix", "policy", "time")
@@ -71,6 +73,8 @@ def arrange(
     if bench:
         heights = share(region.height, groups, trials, steps=4, steps_max=7, events=events)
         heights = {"bench" if name == "steps" else name: rows for name, rows in heights.items()}
+        more = max(0, min(heights["events"] - BENCH_EVENTS, groups + 1 - heights["groups"]))
+        heights |= {"groups": heights["groups"] + more, "events": heights["events"] - more}
     else:
         heights = share(region.height, groups, trials, steps=3, steps_max=5, events=events)
     return Layout(_stack(region, heights))

@@ -1,4 +1,4 @@
-"""What of a benchmark cannot be done, and why: Harbor runs its trials, and nothing is trained; and what is done otherwise."""
+"""What cannot be done with a benchmark, and why (Harbor runs its trials, nothing is trained); what has other words."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from console.tui.picture import ENDED, Scene
 from console.tui.text import Line, Span, clock, count, fit, line, number, short_time, wrap
 
 _LABEL = 9
-_TALL = 12
+_TALL, WIDE = 12, 100
 """Rows from which each figure has a line of its own."""
 INFRA_LIMIT = 0.25
 """Share of infrastructure failures from which it is painted as trouble."""
@@ -46,14 +46,15 @@ def total(scene: Scene) -> int:
     return max(scene.state.bench.trials, sum(len(g.trials) for g in scene.state.groups.values()))
 
 
-def passed_text(passed: Passed) -> str:
-    """12/33 36.4 %; with the interval where there is one."""
+def passed_text(passed: Passed, interval: bool = True) -> str:
+    """12/33 36.4 %; with the interval in per cent where there is one."""
     if passed.value is None:
         return "--"
-    tail = "" if passed.low is None or passed.high is None else f" [{100 * passed.low:.0f} {100 * passed.high:.0f}]"
-    return f"{passed.sum:g}/{passed.of} {100 * passed.value:.1f} %{tail}" if passed.sum == int(passed.sum) else (
-        f"{passed.sum:.2f}/{passed.of} {100 * passed.value:.1f} %{tail}"
-    )  # fmt: skip
+    tail = ""
+    if interval and passed.low is not None and passed.high is not None:
+        tail = f" [{100 * passed.low:.0f} {100 * passed.high:.0f}]"
+    total = f"{passed.sum:g}" if passed.sum == int(passed.sum) else f"{passed.sum:.2f}"
+    return f"{total}/{passed.of} {100 * passed.value:.1f} %{tail}"
 
 
 def left_text(found: TimeLeft | None) -> str:
@@ -65,11 +66,11 @@ def left_text(found: TimeLeft | None) -> str:
     return f"{short_time(found.likely)} ({short_time(found.low)} to {short_time(found.high)})"
 
 
-def work_text(scene: Scene) -> str:
-    """Trials at work of those that may be."""
+def work_text(scene: Scene, job: bool = True) -> str:
+    """Trials at work of those that may be; `job`: also how many the job asked for, when that is another number."""
     b, state = scene.state.bench, scene.state
     limit = f"of {b.limit}" if b.limit else "none may begin" if state.bench.trials else ""
-    if b.limit and b.concurrency and b.limit != b.concurrency:
+    if job and b.limit and b.concurrency and b.limit != b.concurrency:
         limit += f" (job {b.concurrency})"
     return f"{benchmark.at_work(state)} {limit}".rstrip()
 
@@ -111,17 +112,18 @@ def _low(scene: Scene, cells: int) -> list[Line]:
     b, state = scene.state.bench, scene.state
     known = total(scene)
     share = b.done / known if known else 0.0
-    size = max(6, cells - 62)
+    size = max(6, min(40, cells - 68))
     first = line(
         Span(" done ", "muted"), Span(f"{b.done}/{known or '?'} ", "bold"), *_bar(scene, share, size),
-        Span(f" {100 * share:.0f} %"), Span("  at work ", "muted"), Span(work_text(scene)),
+        Span(f" {100 * share:.0f} %"), Span("  at work ", "muted"), Span(work_text(scene, job=False)),
         Span("  left ", "muted"), Span(left_text(left(scene))),
     )  # fmt: skip
     excluded = benchmark.infra_excluded(state)
     second = line(
         Span(" passed ", "muted"), Span(passed_text(excluded), "bold"),
         Span(f" infra-excluded, {excluded.left_out} out", "muted"),
-        Span("  "), Span(passed_text(benchmark.error_aware(state))), Span(" error-aware", "muted"),
+        Span("  "), Span(passed_text(benchmark.error_aware(state), interval=cells >= WIDE)),
+        Span(" error-aware", "muted"),
     )  # fmt: skip
     rate = _rate(scene)
     third = line(
@@ -163,7 +165,9 @@ def _tall(scene: Scene, cells: int) -> list[Line]:
     h = state.host
     if h.disk_free is not None:
         out.append(_row("disk", f"{count(h.disk_free)}B free"))
-    out.append(_row("boxes", str(state.sandboxes_live)))
+    if state.sandboxes_live or state.sandboxes_left:
+        gone = f", {len(state.sandboxes_left)} left behind" if state.sandboxes_left else ""
+        out.append(_row("boxes", f"{state.sandboxes_live}{gone}"))
     for name, text in (
         ("agent", ", ".join(b.agents[:4])), ("model", ", ".join(b.models[:4]) or state.model), ("dataset", b.dataset),
         ("job", b.job_dir), ("harbor", b.harbor), ("mops up", b.parent),

@@ -39,8 +39,8 @@ def plumbing_parts(scene: Scene, wide: bool) -> list[tuple[int, Line]]:
     state, b = scene.state, scene.state.bench
     parts: list[tuple[int, Line]] = [(0, line(Span(" endpoint ", ""), *endpoint_spans(scene), " "))]
     if state.status not in ENDED and not scene.dead:
-        parts.append((0, line(Span("at work "), Span(work_text(scene), "bold" if b.limit else "limit"))))
-    passed = passed_text(benchmark.infra_excluded(state)).partition(" [")[0]
+        parts.append((0, line(Span("at work "), Span(work_text(scene, job=wide), "bold" if b.limit else "limit"))))
+    passed = passed_text(benchmark.infra_excluded(state), interval=False)
     parts.append((1, line(Span("passed "), Span(passed, "bold"), Span(" infra-excluded" if wide else "", "muted"))))
     parts.append((2, line(Span("infra "), infra_span(scene))))
     parts.append((4, line(f"tokens {count(b.prompt_tokens + b.sampled_tokens)}")))

@@ -11,7 +11,7 @@ from console.outcomes.classes import SCORED
 from console.state.model import CommandState, GroupState, TrialState
 from console.state.sanitize import sanitize
 from console.tui.glyphs import SIGNS, kind_of, sign_text
-from console.tui.panes.trials import TrialRows
+from console.tui.panes.trials import TrialRows, elapsed
 from console.tui.picture import DONE, Scene, attention, shown_trials
 from console.tui.text import Line, Span, cell, clock, count, fit, line, number, restyle
 
@@ -164,6 +164,8 @@ class _Table:
         self.strip = most if most <= min(room, STRIP_MAX) else min(STRIP_COUNTED, room)
         fixed += self.strip
         longest = max(12, min(28, max(_task_cells(g.task) for g in groups)))
+        if scene.bench and scene.state.bench.attempts == 1:
+            self.sd = 0
         for column, enough in (("sd", 16), ("tokens", 16), ("note", _TASK_MIN)):
             if self._task(fixed) >= min(longest, enough):
                 break
@@ -171,11 +173,8 @@ class _Table:
         self.task = max(4, min(longest, self._task(fixed)))
 
     def _age(self, group: GroupState) -> float:
-        if self.scene.bench:  # all of them are known from the start, and most of them wait
-            begun = [t.started for t in group.trials if t.started is not None]
-            if not begun:
-                return 0.0
-            return (group.finished if group.finished is not None else self.scene.now) - min(begun)
+        if self.scene.bench:  # its attempts wait between each other: the longest of them that ran, or runs
+            return max((elapsed(t, self.scene.now) or t.seconds.get("total", 0.0) for t in group.trials), default=0.0)
         return (group.finished if group.finished is not None else self.scene.now) - group.started
 
     def _task(self, fixed: int) -> int:
