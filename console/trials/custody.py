@@ -67,9 +67,12 @@ class Custodian:
 
         return undo
 
-    def trial(self, key: str) -> Custody:
-        """Custody of what is made from here on in this task and those that it starts."""
-        custody = Custody(self, key)
+    def trial(self, key: str, *, lasting: bool = False) -> Custody:
+        """Custody of what is made from here on in this task and those that it starts.
+
+        `lasting`: it has no end of its own, as that of a whole job: then nothing that ended is kept, nor settled again.
+        """
+        custody = Custody(self, key, lasting=lasting)
         _current.set(custody)
         return custody
 
@@ -77,14 +80,16 @@ class Custodian:
 class Custody:
     """The environments of one trial. `left`: names of those whose removal is not confirmed."""
 
-    def __init__(self, custodian: Custodian, key: str) -> None:
-        self.custodian, self.key = custodian, key
+    def __init__(self, custodian: Custodian, key: str, *, lasting: bool = False) -> None:
+        self.custodian, self.key, self._lasting = custodian, key, lasting
         self.left: list[str] = []
         self._guards: list[_Guard] = []
 
     def take(self, environment: BaseEnvironment) -> None:
         """Watch an environment that was not started yet."""
-        self._guards.append(_Guard(environment, self))
+        guard = _Guard(environment, self)  # its environment holds it, too
+        if not self._lasting:
+            self._guards.append(guard)
 
     async def settle(self) -> None:
         """After the trial: whatever was started has its last record. Goes on when it is cancelled."""

@@ -23,6 +23,7 @@ from harbor.models.trial.config import TaskConfig, TrialConfig
 from harbor.trial.hooks import TrialEvent, TrialHookEvent
 
 from console.outcomes.types import CANCELLED
+from console.trials.custody import Custodian
 from console.trials.job_plugin_gate import JobGate
 from console.trials.job_plugin_protocol import (
     LINE_LIMIT,
@@ -36,6 +37,7 @@ from console.trials.job_plugin_protocol import (
     TrialEnded,
     TrialPhased,
 )
+from console.trials.ledger import LedgerWriter
 
 JUDGE_SECONDS = 5.0
 """How long a try waits to be looked at before Harbor goes on, which may delete it."""
@@ -73,12 +75,20 @@ class Watch(BaseJobPlugin):  # type: ignore[misc]
     async def on_job_start(self, job: Job) -> None:
         """Tell the plan, and wait for the word to begin."""
         self._job = job
+        self._take_custody()
         reader, self._writer = await asyncio.open_connection(sock=socket.socket(fileno=self._fd), limit=LINE_LIMIT)
         for event in TrialEvent:
             job.add_hook(event, self._guarded(event))
         self._listening = asyncio.create_task(self._listen(reader))
         self._send(await asyncio.to_thread(plan_of, job))
         await asyncio.wait_for(self._heard.wait(), GATE_SECONDS)
+
+    def _take_custody(self) -> None:
+        """Whatever the job creates from now on is in the ledger first: Harbor's trials are made in tasks of this one."""
+        if self._ledger is not None:
+            custodian = Custodian(LedgerWriter(Path(self._ledger)))
+            custodian.install()
+            custodian.trial("job", lasting=True)
 
     async def on_job_end(self, job_result: JobResult) -> None:
         """Tell that it is over."""

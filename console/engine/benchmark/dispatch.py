@@ -54,4 +54,4 @@ class Dispatch:
 
     def tell(self) -> None:
         """Say it to Harbor."""
-        self._tell(Gate(limit=self.open, further=self.draining and not self.paused))
+        self._tell(Gate(limit=self.open, further=self.draining))

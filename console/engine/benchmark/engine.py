@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from console.bench.running.options import BenchOptions
 from console.control.registry import register, socket_path
+from console.engine.benchmark.course import Course
 from console.engine.benchmark.dispatch import Dispatch
-from console.engine.benchmark.ends import ended_by_itself, refused
+from console.engine.benchmark.endpoint import EndpointWatch
 from console.engine.benchmark.harbor import HarborProcess
-from console.engine.benchmark.judging import Judge
 from console.engine.benchmark.orders import Orders
-from console.engine.benchmark.trials import TrialRun, Trials
+from console.engine.benchmark.sandboxes import SandboxWatch
+from console.engine.benchmark.trials import Trials
 from console.engine.board import Board
 from console.engine.cause import COMPLETED, STOPPED, Cause, CauseKeeper, cause_of, one_line
 from console.engine.ending import Ending
@@ -26,24 +27,17 @@ from console.engine.tasks import settle, spawn
 from console.engine.versions import installed
 from console.errors import QuarterdeckError
 from console.journal import events as ev
+from console.journal.layout import JournalWriteError
 from console.records.manifest import Manifest, renew_manifest
-from console.trials.job_plugin_protocol import (
-    FromJob,
-    Gate,
-    JobEnded,
-    JobFailed,
-    JobPlanned,
-    Judged,
-    TrialBegan,
-    TrialEnded,
-    TrialPhased,
-)
 
 if TYPE_CHECKING:
     from console.state.reduce import RunView
 
 WATCH_SECONDS = 1.0
-JUDGING_END_SECONDS = 10.0
+LINGER_SECONDS = 20.0
+"""How long Harbor's process may stay when its job has ended."""
+LINGER_END_SECONDS = 5.0
+SANDBOXES_END_SECONDS = 10.0
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +46,7 @@ class BenchEngine:
     """Runs one Harbor job.
 
     Attributes:
-        board: the journal and what is made of it; dispatch: how many trials may be at work; trials: what became of
-            them, None before Harbor has resolved the job.
+        board: the journal and what is made of it; harbor: its process; course: what becomes of the job's trials.
 
     Args:
         run_dir, run_id: where and under which name.
@@ -65,19 +58,15 @@ class BenchEngine:
         self._name = options.name or str(options.job["job_name"])
         self._causes, self._ending, self._end = CauseKeeper(), Ending(), asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._judging: set[asyncio.Task[Any]] = set()
         self.harbor = HarborProcess(options.job, run_dir, run_id)
-        self.trials: Trials | None = None
-        self._judge = Judge(Path(options.job_dir))
-        self._failed: JobFailed | None = None
-        self._job_done = False
-        self._listening: asyncio.Future[None] | None = None
-        self._began = time.monotonic()
         self.board = Board(run_dir, run_id, socket_path(run_id), Orders(self))
         self.board.on_failure = self._journal_failed
         self.board.on_moved = lambda: self.end(self._moved())
-        most = int(options.job.get("n_concurrent_trials") or 4)
-        self.dispatch = Dispatch(most, self.emit, self._tell_gate)
+        self.course = Course(options, self.harbor, self.emit, self.end)
+        self._sandboxes = SandboxWatch(run_dir)
+        self._patience: tuple[float, ...] = ()
+        self._complete_since: float | None = None
+        self._drained = False
 
     # --- what orders act on ----------------------------------------
 
@@ -95,6 +84,16 @@ class BenchEngine:
         self.board.emit(event)
 
     @property
+    def trials(self) -> Trials | None:
+        """What became of the trials, None before Harbor has resolved the job."""
+        return self.course.trials
+
+    @property
+    def dispatch(self) -> Dispatch:
+        """How many trials may be at work."""
+        return self.course.dispatch
+
+    @property
     def ending(self) -> bool:
         """Whether the run is ending."""
         return self._end.is_set()
@@ -104,11 +103,6 @@ class BenchEngine:
         self.emit(ev.StopRequested(when="now", by=by))
         reason = one_line(f"stopped now by {by}{f': {why}' if why else ''}")
         self.end(Cause(status="stopped", exit_code=STOPPED.exit_code, reason=reason), urgent=soon)
-
-    def limit(self, limit: int, by: str) -> None:
-        """Another number of trials at once, as an operator says."""
-        self.emit(ev.RunTuned(name="concurrency", old=self.dispatch.limit, new=limit, by=by))
-        self.dispatch.change(limit, by, "set by hand")
 
     def end(self, cause: Cause, *, urgent: bool = False) -> None:
         """Begin to end for this cause; the first one counts. `urgent`: whoever asked kills in some seconds."""
@@ -129,10 +123,6 @@ class BenchEngine:
     def _moved(self) -> Cause:
         reason = f"the run directory {self.run_dir} was moved or removed while the run went on"
         return Cause(status="failed", exit_code=7, reason=one_line(reason))
-
-    def _tell_gate(self, gate: Gate) -> None:
-        if self.trials is not None:  # else it is told when the plan comes
-            self.harbor.send(gate)
 
     # --- the run ----------------------------------------
 
@@ -185,6 +175,10 @@ class BenchEngine:
             resumed_from=0 if self.view.state.engines else None,
             owned=self._owner_fd is not None,
             tunables={"concurrency": self.dispatch.limit},
+            thresholds={
+                "bench_infra_window": self.options.infra_window,
+                "bench_infra_share": self.options.infra_share,
+            },
             kind="benchmark",
         )
 
@@ -208,103 +202,59 @@ class BenchEngine:
         self.emit(ev.RunPhase(phase="starting", detail="Harbor resolves the job"))
         await self.harbor.start()
         spawn(self._watch(), self._tasks)
-        self._listening = listening = asyncio.ensure_future(self._listen())
+        if self.options.endpoint:
+            spawn(EndpointWatch(self.options.endpoint, self.options.key_name, self.emit).run(), self._tasks)
+        if await self._unless_ending(self.course.listen()):
+            await self._unless_ending(asyncio.ensure_future(self.harbor.wait()))
+
+    async def _unless_ending(self, work: asyncio.Future[Any]) -> bool:
+        """Wait for the work or for the end, whichever comes first; whether the work was done. Raises what it raised."""
         end = asyncio.ensure_future(self._end.wait())
         try:
-            await asyncio.wait({listening, end}, return_when=asyncio.FIRST_COMPLETED)
-            if listening.done():
-                listening.result()
-                waiting = asyncio.ensure_future(self.harbor.wait())
-                await asyncio.wait({waiting, end}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({work, end}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             end.cancel()
-
-    async def _listen(self) -> None:
-        while (message := await self.harbor.read()) is not None:
-            try:
-                await self._take(message)
-            except OSError:  # the journal's: the board ends the run
-                if not self.ending:
-                    raise
-
-    async def _take(self, message: FromJob) -> None:
-        match message:
-            case JobPlanned():
-                await self._planned(message)
-            case TrialBegan():
-                if (trial := self._trial(message.name)) is not None:
-                    assert self.trials is not None
-                    self.trials.began(trial, message.try_)
-            case TrialPhased():
-                if (trial := self._trial(message.name)) is not None:
-                    assert self.trials is not None
-                    self.trials.phase(trial, message.try_, message.phase)
-            case TrialEnded():
-                if (trial := self._trial(message.name)) is not None:
-                    spawn(self._ended(trial, message.try_, message.again), self._judging)
-            case JobEnded():
-                self._job_done = True
-            case JobFailed():
-                self._failed = message
-
-    def _trial(self, name: str) -> TrialRun | None:
-        return self.trials.get(name) if self.trials is not None else None
-
-    async def _planned(self, plan: JobPlanned) -> None:
-        self.harbor.forget_config()
-        self._judge = Judge(Path(plan.job_dir))
-        self.trials = trials = Trials(self.emit, plan)
-        self.dispatch.planned(plan.concurrency)
-        standing = [name for name in plan.trials if name.stands]
-        self.emit(
-            ev.BenchPlanned(
-                job_dir=plan.job_dir,
-                job_name=plan.job_name,
-                harbor=plan.harbor,
-                dataset=plan.dataset,
-                agents=list(dict.fromkeys(trial.agent for trial in plan.trials)),
-                models=list(dict.fromkeys(trial.model for trial in plan.trials if trial.model)),
-                tasks=trials.groups,
-                attempts=plan.attempts,
-                trials=len(trials),
-                done=len(standing),
-                concurrency=plan.concurrency,
-                parent=self.options.parent,
-                mop_up=self.options.mop_up,
-            )
-        )
-        trials.start()
-        for one in standing:
-            trial = trials.get(one.name)
-            assert trial is not None
-            trials.ended(trial, 0, await asyncio.to_thread(self._judge.look, one.name), reused=True)
-        self._began = time.monotonic()
-        self.dispatch.tell()
-
-    async def _ended(self, trial: TrialRun, try_: int, again: bool) -> None:
-        """Judge a try; Harbor waits for the word, for it may delete the try."""
-        assert self.trials is not None
-        try:
-            judged = await asyncio.to_thread(self._judge.look, trial.name)
-            self.trials.ended(trial, try_, judged, again=again)
-        finally:
-            self.harbor.send(Judged(name=trial.name))
+        if work.done():
+            work.result()
+        return work.done()
 
     async def _watch(self) -> None:
         """What is looked at now and then."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
-            with contextlib.suppress(OSError):  # the board ends the run
+            with contextlib.suppress(JournalWriteError):  # the board ends the run
                 await asyncio.to_thread(self.harbor.trim_log)
+                if (stats := await asyncio.to_thread(self._sandboxes.news)) is not None:
+                    self.emit(stats)
                 self._check_drained()
+                await self._check_lingering()
 
     def _check_drained(self) -> None:
-        trials = self.trials
-        if self.dispatch.draining and not self.ending and (trials is None or not trials.at_work):
-            left = trials.left if trials is not None else 0
-            if left or trials is None:
-                why = f"stopped by the operator; {left} trials had not begun" if left else "stopped by the operator"
-                self.end(Cause(status="stopped", exit_code=STOPPED.exit_code, reason=why))
+        """Twice in a row: a trial that had passed before Harbor heard of the stop has been told of by then."""
+        drained, self._drained = self._drained, self.course.drained
+        if drained and self._drained and not self.ending and not self.course.complete:
+            left = self.trials.left if self.trials is not None else 0
+            more = (
+                f"; {left} of its trials had not begun: quarterdeck bench mop-up {self.options.job_dir}" if left else ""
+            )
+            reason = one_line(f"stopped by the operator{more}")
+            self.end(Cause(status="stopped", exit_code=STOPPED.exit_code, reason=reason))
+
+    async def _check_lingering(self) -> None:
+        """A job that is done is done, whatever keeps its process."""
+        if self.ending or not self.course.complete or self.harbor.exit_code is not None:
+            return
+        now = time.monotonic()
+        if self._complete_since is None:
+            if await asyncio.to_thread(self.course.ended_on_disk):
+                self._complete_since = now
+        elif now - self._complete_since >= LINGER_SECONDS:
+            text = (
+                f"Harbor wrote the end of the job, and its process was still there {LINGER_SECONDS:.0f} s later: ended"
+            )
+            self.emit(ev.Note(text=text, level="warning"))
+            self._patience = (LINGER_END_SECONDS, LINGER_END_SECONDS)
+            self.end(COMPLETED)
 
     # --- signals and the owner ----------------------------------------
 
@@ -337,55 +287,27 @@ class BenchEngine:
         """Harbor first, then what is known of its trials; the journal last, so that it holds everything."""
         self._end.set()
         self._ending.begin(urgent=False)
-        if not await self._ending.within(self.harbor.end()):
-            self.harbor.kill()
+        if not await self._ending.within(self.harbor.end(*self._patience)):
             text = "Harbor was killed before its sandboxes were gone: quarterdeck reap tells what is left"
             with contextlib.suppress(OSError):
                 self.emit(ev.Note(text=text, level="warning"))
         self.harbor.close()
         await settle(self._tasks, 1.0)
+        left: list[str] = []
         with contextlib.suppress(OSError):
-            await self._reconcile()
-        cause = self._causes.final([])
+            self._causes.give(await self.course.conclude(self._causes.cause))
+            left = await self._sandboxes.settle(self.harbor.owner, SANDBOXES_END_SECONDS)
+            if (stats := self._sandboxes.news()) is not None:
+                self.emit(stats)
+        cause = self._causes.final(left)
         with contextlib.suppress(OSError):
             self.board.check_alarms()
-        finished = ev.RunFinished(
-            status=cause.status,
-            exit_code=cause.exit_code,
-            reason=cause.reason,
-            steps=self.board.view.state.steps_done,
-        )
+        done = self.board.view.state.steps_done
+        finished = ev.RunFinished(status=cause.status, exit_code=cause.exit_code, reason=cause.reason, steps=done)
         await self.board.close(finished)
         if cause.exit_code == 7:
             log.error("the run failed: %s", cause.reason)
         return cause
-
-    async def _reconcile(self) -> None:
-        """What Harbor left on the disk is what counts: results that were not told of, and trials without any."""
-        if self._listening is not None:
-            await asyncio.wait({self._listening}, timeout=JUDGING_END_SECONDS)
-        if self._judging:
-            await asyncio.wait(set(self._judging), timeout=JUDGING_END_SECONDS)
-        trials = self.trials
-        if trials is None:
-            self._causes.give(refused(self._failed, self.harbor.exit_code))
-            return
-        for trial in [trial for trial in trials if not trial.final]:
-            if trial.try_ >= 0:
-                ended = await asyncio.to_thread(self._judge.ended, trial.name)
-                judged = await asyncio.to_thread(self._judge.look, trial.name)
-                trials.ended(trial, trial.try_, judged, lost="" if ended else self._what_was_lost())
-        if not trials.left:
-            trials.finish(time.monotonic() - self._began)
-            self._causes.give(COMPLETED)
-        elif not trials.begun:
-            self._causes.give(refused(self._failed, self.harbor.exit_code))
-        else:
-            self._causes.give(ended_by_itself(self._failed, self.harbor.exit_code, trials.left, self.options.job_dir))
-
-    def _what_was_lost(self) -> str:
-        cause = self._causes.cause
-        return cause.reason if cause is not None else "Harbor was gone before the trial had ended"
 
 
 def _shown(options: BenchOptions) -> ev.Scalars:

@@ -16,6 +16,7 @@ import msgspec
 
 from console.records.sandbox_ledger import LEDGER
 from console.trials.job_plugin_protocol import LINE_LIMIT, FromJob, ToJob
+from console.trials.ledger import process_name
 
 LOG = "harbor.log"
 LOG_LIMIT = 16 << 20
@@ -42,7 +43,7 @@ class HarborProcess:
     """One `harbor run`, in a session of its own.
 
     Attributes:
-        pid: of the process, 0 before its start.
+        pid: of the process, 0 before its start; owner: its name in the sandbox ledger.
     """
 
     def __init__(self, job: dict[str, Any], run_dir: Path, run_id: str) -> None:
@@ -52,7 +53,7 @@ class HarborProcess:
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._encoder, self._decoder = msgspec.json.Encoder(), msgspec.json.Decoder(FromJob)
-        self.pid = 0
+        self.pid, self.owner = 0, ""
 
     async def start(self) -> None:
         """Raises OSError: it cannot be started."""
@@ -80,6 +81,7 @@ class HarborProcess:
             os.close(output)
             theirs.close()
         self.pid = self._process.pid
+        self.owner = process_name(self.pid)
         self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=LINE_LIMIT)
 
     async def read(self) -> FromJob | None:
@@ -119,14 +121,16 @@ class HarborProcess:
         return await self._process.wait()
 
     async def end(self, term_seconds: float = TERM_SECONDS, kill_seconds: float = KILL_SECONDS) -> None:
-        """Interrupt it, and insist; returns when it is gone."""
+        """Interrupt it, and insist. When this returns, however it does, nothing of its session is left."""
         if self._process is None:
             return
-        for sig, seconds in ((signal.SIGINT, term_seconds), (signal.SIGTERM, kill_seconds)):
-            if await self._ends_after(sig, seconds):
-                return
-        log.warning("Harbor did not end when it was told to: killed")
-        self.kill()
+        try:
+            for sig, seconds in ((signal.SIGINT, term_seconds), (signal.SIGTERM, kill_seconds)):
+                if await self._ends_after(sig, seconds):
+                    return
+            log.warning("Harbor did not end when it was told to: killed")
+        finally:
+            self.kill()
         await self._process.wait()
 
     async def _ends_after(self, sig: signal.Signals, seconds: float) -> bool:

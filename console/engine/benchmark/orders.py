@@ -146,7 +146,7 @@ class Orders:
         effect = f"none begins until fewer than {limit} run" if running >= limit else f"{count(begin, 'trial')} begun"
 
         def act() -> str:
-            engine.limit(limit, by(command))
+            engine.course.limit(limit, by(command))
             return f"concurrency is {limit}: {effect}"
 
         return Plan(True, f"concurrency from {dispatch.limit} to {limit}: {effect}", act)

@@ -43,11 +43,12 @@ class Trials:
         self._groups: list[list[TrialRun]] = []
         self._open: list[int] = []
         self._tasks: list[str] = []
+        self._known: dict[tuple[str, str, str], int] = {}
         self._place(plan.trials)
 
     def _place(self, planned: list[PlannedTrial]) -> None:
         several = len({(trial.agent, trial.model) for trial in planned}) > 1
-        known: dict[tuple[str, str, str], int] = {}
+        known = self._known
         for one in planned:
             group = known.setdefault((one.task, one.agent, one.model), len(known))
             if group == len(self._groups):
@@ -88,6 +89,18 @@ class Trials:
     def left(self) -> int:
         """Trials whose end is not known."""
         return sum(not trial.final for trial in self)
+
+    @property
+    def unfinished(self) -> int:
+        """Trials without a result of their own: not begun, or cut off."""
+        return sum(
+            not trial.final or (trial.told is not None and trial.told.rule == "bench.incomplete") for trial in self
+        )
+
+    @property
+    def tasks(self) -> int:
+        """Number of tasks."""
+        return len({task for task, _, _ in self._known})
 
     @property
     def begun(self) -> bool:
