@@ -34,6 +34,7 @@ _JOB_FILES = (b"config.json", b"lock.json")
 """Files of a job that its trials' records are read from, too."""
 _ANSWER_FILES = (*_JOB_FILES, b"result.json", os.fsencode(LINEAGE))
 """Files of a job that an answer rests on beside its trials."""
+_FILES = (_JOB_FILES, _ANSWER_FILES)
 
 
 class Session:
@@ -61,13 +62,16 @@ class Session:
             UsageError: a path that does not exist, or without any trial below it.
         """
         self._found = find_jobs(paths)
+        # Of before they are read: an answer must not be kept for a state that came after.
+        self._states = {path: tuple(stats_digest(path, names) for names in _FILES) for path in self._found.jobs}
         self.jobs: list[JobRecord] = [read_job(path) for path in self._found.jobs]
         self.problems = [*self._found.problems, *(line for job in self.jobs for line in job.problems)]
         self.counts: dict[Path, int] = {}
         self.cached = 0
+        self._passed: dict[Path, bytes] = {}
         self._rules, self._tasks, self._heard = rules, tuple(tasks), heard
         self.directory = cache_dir() if cache else None
-        self._key = f"{code_digest()} {rules.digest if rules else '-'}" if self.directory else ""
+        self._key = f"{code_digest()} {_named(rules)}" if self.directory else ""
 
     def judged(self) -> Iterator[Judged]:
         """Every trial, job by job, those of a job by the names of their directories; `attempt` and `try_` are not
@@ -75,8 +79,10 @@ class Session:
         self.counts, self.cached, read = {}, 0, 0
         for job in self.jobs:
             count = 0
+            paths = self._paths(job)
+            self._passed[job.path] = _names_digest(paths)
             with self._cache(job) as cache:
-                for path in sorted(self._found.trials_of(job.path), key=os.fspath):
+                for path in paths:
                     verdict = self._verdict(cache, job, path)
                     read += 1
                     self._heard(read, job.path)
@@ -96,27 +102,34 @@ class Session:
         return verdict
 
     def _cache(self, job: JobRecord) -> JobCache:
-        key = f"{self._key} {stats_digest(job.path, _JOB_FILES)}"
+        key = f"{self._key} {self._states[job.path][0]}"
         return JobCache(job.path, key, self.directory, f"{'finished' if job.finished else ''} {job.running}")
 
     def fingerprint(self) -> str | None:
         """What every verdict of `judged` and the jobs' records rest on, None unless all of them are known and hold.
 
-        An answer that was made of them holds as long as it stays the same.
+        An answer that was made of them holds as long as it stays the same. After a pass it is None, too, when other
+        trials are there than were read.
         """
         if self.directory is None:
             return None
         found = hashlib.sha256(repr((self._key, self._tasks)).encode())
         for job in self.jobs:
-            state = (os.fspath(job.path), job.finished, job.running, stats_digest(job.path, _ANSWER_FILES))
+            state = (os.fspath(job.path), job.finished, job.running, self._states[job.path][1])
             found.update(repr(state).encode("utf-8", "surrogateescape"))
+            paths = self._paths(job)
+            if self._passed.get(job.path, names := _names_digest(paths)) != names:
+                return None
             with self._cache(job) as cache:
-                for path in sorted(self._found.trials_of(job.path), key=os.fspath):
+                for path in paths:
                     digest = cache.digest(path)
                     if digest is None:
                         return None
                     found.update(os.fsencode(path.name) + b"\0" + digest)
         return found.hexdigest()
+
+    def _paths(self, job: JobRecord) -> list[Path]:
+        return sorted(self._found.trials_of(job.path), key=os.fspath)
 
     def _wanted(self, trial: TrialRecord) -> bool:
         names = (trial.task, trial.short_task)
@@ -131,6 +144,15 @@ class Session:
             rows = merge(read_rows(spool.kept(self.judged())), self.jobs).rows
             for verdict, row in zip(spool, rows, strict=True):
                 yield msgspec.structs.replace(verdict, attempt=row.attempt, try_=row.try_)
+
+
+def _names_digest(paths: Sequence[Path]) -> bytes:
+    return hashlib.sha256(b"\0".join(os.fsencode(path.name) for path in paths)).digest()
+
+
+def _named(rules: UserRules | None) -> str:
+    """Which rules, and where their file lies: what they decide names it as evidence."""
+    return f"{rules.digest} {os.path.abspath(rules.path)!a}" if rules else "-"
 
 
 def _depends_on_job(verdict: Judged) -> bool:

@@ -134,13 +134,15 @@ def _document(
 def _strays(path: Path, problems: list[str]) -> tuple[str, ...]:
     """Names of what is neither a trial nor Harbor's; links, and what cannot be entered, are problems besides."""
     strays: list[str] = []
+    first = len(problems)
     try:
         with os.scandir(path) as entries:
             for entry in entries:
                 if entry.name in _OWN or (is_directory(entry) and is_trial(Path(entry.path))):
                     continue
                 if len(strays) == STRAYS:
-                    problems.append(f"{shown(path)}: more than {STRAYS} entries that are no trials")
+                    # In front of those of single entries, of which whoever tells them may leave the last ones out.
+                    problems.insert(first, f"{shown(path)}: more than {STRAYS} entries that are no trials")
                     break
                 strays.append(shown(entry.name))
                 said = _said_of(entry)

@@ -72,7 +72,7 @@ def parse(data: bytes, decoder: msgspec.json.Decoder[Any] | None = None, objects
 def built(parts: Sequence[msgspec.Raw]) -> list[Any]:
     """The plain values of parts of one document. Raises CorruptError where they have more than `VALUES` together."""
     _bound(parts)
-    return [msgspec.json.decode(part) for part in parts]
+    return [parse(bytes(part)) for part in parts]
 
 
 def _bound(parts: Sequence[bytes | msgspec.Raw]) -> None:
