@@ -14,6 +14,7 @@ import msgspec
 from console.bench.attempts import RULES
 from console.bench.figures import modes
 from console.bench.merge import DEFAULT
+from console.bench.mop_up.family import left_out_lines
 from console.commands.bench_options import (
     RULE_FILE,
     Progress,
@@ -117,7 +118,7 @@ def tally_main(argv: Sequence[str]) -> int:
         found = _tally(session, args.merge, names)
     finally:
         progress.end()
-    complain(session.problems)
+    complain([*session.problems, *left_out_lines(job.path for job in session.jobs)])
     for text in _answer(found, args, names):
         sys.stdout.write(text)
     return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,19 +72,30 @@ def family_of(path: Path) -> Family:
         UsageError: it is no job's directory, or the mop-up of a job that is not there.
     """
     root = _root(path)
-    mop_ups, problems = _beside(root)
-    return Family(root=root, id=job_id(root), mop_ups=mop_ups, problems=problems)
+    lineages, problems = _lineages(root.parent)
+    return Family(root=root, id=job_id(root), mop_ups=_of(root, lineages), problems=problems)
 
 
 def left_out(jobs: Iterable[Path]) -> tuple[Path, ...]:
     """Mop-ups, with trials in them, that lie beside these job directories and are not among them."""
     known = {os.path.realpath(job) for job in jobs}
+    beside = {parent: _lineages(parent)[0] for parent in {Path(job).parent for job in known}}
     found: dict[Path, None] = {}
     for job in sorted(known):
-        for each in _beside(Path(job))[0]:
+        for each in _of(Path(job), beside[Path(job).parent]):
             if each.begun and os.path.realpath(each.path) not in known:
                 found[each.path] = None
     return tuple(found)
+
+
+def left_out_lines(jobs: Iterable[Path]) -> list[str]:
+    """One line that names such mop-ups, for who counts the jobs without them; none without any."""
+    found = left_out(jobs)
+    if not found:
+        return []
+    names = ", ".join(shown(path) for path in found[:4]) + ("" if len(found) <= 4 else f" and {len(found) - 4} more")
+    what = "a mop-up" if len(found) == 1 else f"{len(found)} mop-ups"
+    return [f"{what} beside what was named, not counted: {names}; name {'it' if len(found) == 1 else 'them'} too"]
 
 
 def job_id(job: Path) -> str:
@@ -133,15 +144,15 @@ def _parent(job: Path, lineage: Lineage) -> Path | None:
     return None
 
 
-def _beside(root: Path) -> tuple[tuple[MopUp, ...], tuple[str, ...]]:
-    """The mop-ups of a job, and mop-ups of these, in the directory that it lies in."""
+def _lineages(directory: Path) -> tuple[dict[Path, Lineage], tuple[str, ...]]:
+    """Directories in a directory that hold a lineage file, and a line for each file that cannot be used."""
     found: dict[Path, Lineage] = {}
     problems = []
     try:
-        with os.scandir(root.parent) as entries:
+        with os.scandir(directory) as entries:
             for count, entry in enumerate(entries):
                 if count >= SIBLINGS:
-                    problems.append(f"{shown(root.parent)}: more than {SIBLINGS:,} entries; the rest was not looked at")
+                    problems.append(f"{shown(directory)}: more than {SIBLINGS:,} entries; the rest was not looked at")
                     break
                 if not entry.is_dir(follow_symlinks=False) or not os.path.lexists(os.path.join(entry.path, FILE)):
                     continue
@@ -151,13 +162,19 @@ def _beside(root: Path) -> tuple[tuple[MopUp, ...], tuple[str, ...]]:
                 elif lineage is not None:
                     found[Path(entry.path)] = lineage
     except OSError as error:
-        problems.append(f"{shown(root.parent)} cannot be listed ({error.strerror}): mop-ups of the job are not seen")
+        problems.append(f"{shown(directory)} cannot be listed ({error.strerror}): mop-ups of the job are not seen")
+    return found, tuple(problems)
+
+
+def _of(root: Path, lineages: Mapping[Path, Lineage]) -> tuple[MopUp, ...]:
+    """The mop-ups of a job, and mop-ups of these."""
+    parents = {path: _parent(path, lineage) for path, lineage in lineages.items()}
     family, added = {root}, True
     while added:
         added = False
-        for path, lineage in found.items():
-            if path not in family and _parent(path, lineage) in family:
+        for path, parent in parents.items():
+            if path not in family and parent in family:
                 family.add(path)
                 added = True
-    members = [MopUp(path=path, lineage=found[path]) for path in family if path in found and path != root]
-    return tuple(sorted(members, key=lambda each: (each.lineage.number, each.path.name))), tuple(problems)
+    members = [MopUp(path=path, lineage=lineages[path]) for path in family if path in lineages and path != root]
+    return tuple(sorted(members, key=lambda each: (each.lineage.number, each.path.name)))
