@@ -26,6 +26,7 @@ from console.state.lines import trial_name
 from console.state.model import AlarmState, RunState, TrialState
 from console.state.reduce import RunView
 from console.state.sanitize import sanitize
+from console.state.words import BENCHMARK
 
 EVENTS_SHOWN, EVENTS_AT_MOST = 1000, 10_000
 LAST_EVENTS = 50
@@ -179,7 +180,8 @@ def show_groups(run: RunInfo, words: list[str], args: argparse.Namespace) -> int
         return 0
     lines = []
     for index, group in sorted(state.groups.items()):
-        how = {None: "runs", True: "kept", False: f"dropped: {sanitize(group.reason, 80)}"}[group.kept]
+        kept, dropped = ("graded", "not graded") if state.kind == BENCHMARK else ("kept", "dropped")
+        how = {None: "runs", True: kept, False: f"{dropped}: {sanitize(group.reason, 80)}"}[group.kept]
         mean = "--" if group.reward_mean is None else f"{group.reward_mean:.2f}"
         lines.append(f"g{index + 1:<4} {sanitize(group.task, 60)}  {how}  reward {mean}")
         lines += [f"  {trial_name(index, trial.trial):<8} {_trial_words(trial)}" for trial in group.trials]
@@ -201,7 +203,8 @@ def _trial_record(group: int, trial: TrialState) -> dict[str, Any]:
         "retryable": trial.retryable,
         "reused": trial.reused,
         "turns": trial.turns,
-        "tokens": {"prompt": trial.prompt_tokens, "sampled": trial.sampled_tokens},
+        "tokens": {"prompt": trial.prompt_tokens, "cached": trial.cached_tokens, "sampled": trial.sampled_tokens},
+        "cost_usd": trial.cost_usd,
         "hold_deadline": trial.hold_deadline,
     }
 

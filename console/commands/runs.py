@@ -14,6 +14,7 @@ from rich.cells import cell_len, set_cell_size
 from console.commands.parsing import Parser, say
 from console.control.runs import RunInfo, list_runs
 from console.state.sanitize import sanitize
+from console.state.words import BENCHMARK
 
 _RUNS_EPILOG = """\
 states:
@@ -42,7 +43,9 @@ _NAME, _STARTED, _DIRECTORY = 1, 4, 5
 def runs_main(argv: Sequence[str]) -> int:
     """`quarterdeck runs`. Exit code 0, 2 for bad usage."""
     parser = Parser("runs", "List your runs on this machine.", _RUNS_EPILOG)
-    parser.add_argument("--json", action="store_true", help="a JSON list: run_id, run_dir, state, step, steps, ...")
+    parser.add_argument(
+        "--json", action="store_true", help="a JSON list: run_id, run_dir, kind, state, step, steps, ..."
+    )
     parser.add_argument("--all", action="store_true", help="also runs whose directory is gone")
     args = parser.parse_args(argv)
     runs = list_runs(missing=args.all)
@@ -63,10 +66,21 @@ def run_record(run: RunInfo) -> dict[str, Any]:
         "state": run.state,
         "step": run.step,
         "steps": run.steps,
+        "kind": run.kind,
+        "trials": run.trials,
+        "trials_done": run.trials_done,
         "started": run.started,
         "pid": run.pid,
         "socket": run.socket,
     }
+
+
+def progress(run: RunInfo) -> str:
+    """Steps done of those planned, 7/20; of a benchmark its trials, 37/445 trials; dashes for what is not known."""
+    bench = run.kind == BENCHMARK
+    done, planned = (run.trials_done, run.trials) if bench else (run.steps_done, run.steps)
+    text = f"{'--' if done is None else done}/{'--' if planned is None else planned}"
+    return f"{text} trials" if bench else text
 
 
 def _table(runs: list[RunInfo], cells: int | None) -> list[str]:
@@ -74,8 +88,7 @@ def _table(runs: list[RunInfo], cells: int | None) -> list[str]:
     rows = [("RUN", "NAME", "STATE", "STEPS", "STARTED", "DIRECTORY")]
     for run in runs:
         started = datetime.fromtimestamp(run.started, UTC).strftime("%Y-%m-%d %H:%MZ") if run.started else "--"
-        done = "--" if run.steps_done is None else str(run.steps_done)
-        steps = f"{done}/{'--' if run.steps is None else run.steps}"
+        steps = progress(run)
         row = (run.run_id, run.name or "--", run.state, steps, started, run.run_dir)
         rows.append(tuple(sanitize(cell, 200) for cell in row))  # type: ignore[arg-type]
     widths = [max(cell_len(row[i]) for row in rows) for i in range(len(rows[0]))]

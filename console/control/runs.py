@@ -18,7 +18,7 @@ from console.errors import ControlError, RecordingError, UsageError
 from console.journal.reader import Journal
 from console.records.run_dir import RunRecord
 from console.state.reduce import RunView, apply
-from console.state.words import DAMAGED
+from console.state.words import BENCHMARK, DAMAGED
 
 POLL_SECONDS = 0.25
 LINK_ATTEMPTS = 3
@@ -34,6 +34,7 @@ class RunInfo(msgspec.Struct, kw_only=True):
         step: the step under way or the last one begun; steps: planned; steps_done: trained; each None while unknown.
         started, heard: Unix seconds of the start and of the last event; entry: what the process check needs.
         reward: mean of the last finished step; alarms: open ones that nobody has acknowledged or shelved.
+        kind: training or benchmark; trials, trials_done: of a benchmark's job.
     """
 
     run_id: str
@@ -51,6 +52,9 @@ class RunInfo(msgspec.Struct, kw_only=True):
     heard: float | None = None
     reward: float | None = None
     alarms: int = 0
+    kind: str = "training"
+    trials: int | None = None
+    trials_done: int | None = None
     entry: RunEntry
 
     def alive(self) -> bool:
@@ -81,6 +85,9 @@ def info_of(entry: RunEntry, view: RunView | None = None) -> RunInfo:
         state = view.state
         info.step, info.steps, info.steps_done = state.step, state.steps_planned, state.steps_done
         info.started, info.heard = state.started or info.started, state.ts or None
+        info.kind = state.kind
+        if state.kind == BENCHMARK:
+            info.trials, info.trials_done = state.bench.trials or None, state.bench.done
         rows = view.history.rows
         info.reward = rows[-1].reward_mean if rows else None
         info.alarms = sum(alarm.open and alarm.asks(state.ts) for alarm in state.alarms.values())

@@ -12,11 +12,13 @@ from typing import Any, TextIO
 
 from msgspec.structs import replace
 
+from console.headless.benchmark import counts_record, passed_text, to_trial_record, total, trial_text
 from console.journal import events as ev
 from console.state.lines import line_for
-from console.state.model import AlarmState, RunState
+from console.state.model import AlarmState, GroupState, RunState, TrialState
 from console.state.reduce import RunView
 from console.state.sanitize import sanitize
+from console.state.words import BENCHMARK
 
 VERSION = 1
 LINE_LIMIT = 400
@@ -35,11 +37,12 @@ class OutputClosed(Exception):
 
 
 def to_launch_record(state: RunState) -> Record:
-    """Who runs: identity, process, socket, versions of the packages."""
-    return {
+    """Who runs: identity, process, socket, versions of the packages; `kind` of a benchmark."""
+    record: Record = {
         "v": VERSION, "type": "launch", "run_id": state.run_id, "run_dir": state.run_dir, "pid": state.pid or None,
         "socket": state.socket, "versions": state.versions,
     }  # fmt: skip
+    return record | {"kind": BENCHMARK} if state.kind == BENCHMARK else record
 
 
 def to_step_record(e: ev.StepFinished) -> Record:
@@ -82,12 +85,16 @@ def to_alarm_record(alarm: AlarmState, state: str, ts: float) -> Record:
     return record | {"by": sanitize(alarm.acked_by)} if state == "acknowledged" else record
 
 
-def to_done_record(status: str, exit_code: int, steps: int, reason: str) -> Record:
-    """The end: `status` is completed, stopped or failed; `exit_code` is that of the process that prints it."""
-    return {
+def to_done_record(status: str, exit_code: int, steps: int, reason: str, state: RunState | None = None) -> Record:
+    """The end: `status` is completed, stopped or failed; `exit_code` is that of the process that prints it.
+
+    Of a benchmark (`state`) also its directory, its trials by class, and what passed by which rule.
+    """
+    record: Record = {
         "v": VERSION, "type": "done", "status": status, "exit_code": exit_code, "steps": steps,
         "reason": sanitize(reason),
     }  # fmt: skip
+    return record | counts_record(state) if state is not None and state.kind == BENCHMARK else record
 
 
 def _number(value: float | None) -> float | None:
@@ -115,34 +122,45 @@ class Reporter:
         self._row_seq = 0
         self._first_step = first_step
         self._alarms: dict[str, AlarmState] = {}
+        self._tries: set[tuple[int, int, int]] = set()
         self.view: RunView | None = None
 
     def show(self, view: RunView) -> None:
         """A whole view: everything of it that was not printed yet."""
         self.view = view
         self._launch(view.state)
-        for row in view.history.rows:
-            self._step(view, row)
+        if view.state.kind == BENCHMARK:
+            self._ended(view.state)
+        else:
+            for row in view.history.rows:
+                self._step(view, row)
         self._compare_alarms(view.state)
 
     def event(self, view: RunView, event: ev.Event) -> None:
         """One event; `view` is the view after it."""
         self.view = view
+        bench = view.state.kind == BENCHMARK
         if isinstance(event, ev.RunStarted):
             self._launch(view.state)
-        elif isinstance(event, ev.StepFinished):
+        elif isinstance(event, ev.StepFinished) and not bench:
             self._step(view, event)
         if isinstance(event, _ALARM_EVENTS):
             self._compare_alarms(view.state)
-        elif not isinstance(event, ev.StepFinished):
+        elif bench and isinstance(event, ev.TrialFinished):
+            self._told(view.state, event)
+        elif bench or not isinstance(event, ev.StepFinished):
             self._narrate(view, event)
 
     def done(self, status: str, exit_code: int, steps: int, reason: str) -> None:
         """The last record."""
         tail = f": {sanitize(reason)}" if reason else ""
+        state = self.view.state if self.view is not None else None
+        what = f"{steps} steps"
+        if state is not None and state.kind == BENCHMARK:
+            what = f"{state.bench.done} of {total(state)} trials, passed {passed_text(state)}"
         self._emit(
-            to_done_record(status, exit_code, steps, reason),
-            f"done: {status}, exit {exit_code}, {steps} steps{tail}",
+            to_done_record(status, exit_code, steps, reason, state),
+            f"done: {status}, exit {exit_code}, {what}{tail}",
             self.view.state.ts if self.view is not None else datetime.now(UTC).timestamp(),
         )
 
@@ -171,6 +189,24 @@ class Reporter:
         self._row_seq = row.seq
         line = line_for(view.state, row)
         self._emit(to_step_record(row), line.text if line is not None else f"step {row.step} done", row.ts)
+
+    def _ended(self, state: RunState) -> None:
+        """The tries of a benchmark that have ended, in that order."""
+        found = [(g, t) for g in state.groups.values() for t in g.trials if t.phase == "done" and t.outcome is not None]
+        for group, trial in sorted(found, key=lambda pair: pair[1].finished or 0.0):
+            self._trial(state, group, trial, None)
+
+    def _told(self, state: RunState, e: ev.TrialFinished) -> None:
+        group = state.groups.get(e.group) if state.step == e.step else None
+        if group is not None and 0 <= e.trial < len(group.trials) and group.trials[e.trial].try_ == e.try_:
+            self._trial(state, group, group.trials[e.trial], e.ts)
+
+    def _trial(self, state: RunState, group: GroupState, trial: TrialState, now: float | None) -> None:
+        key = (group.group, trial.trial, trial.try_)
+        if key not in self._tries:
+            self._tries.add(key)
+            text = f"trial {trial_text(state, group, trial, now)}"
+            self._emit(to_trial_record(state, group, trial, VERSION), text, trial.finished or state.ts)
 
     def _compare_alarms(self, state: RunState) -> None:
         """Say what changed since the last look. One that is over, and only waits to be acknowledged, is closed here."""

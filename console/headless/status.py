@@ -5,23 +5,28 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from console.headless.benchmark import bench_lines, bench_record, progress_line
 from console.headless.output import to_step_record
 from console.state.gateway_words import minutes, operations, profile, session, troubles
 from console.state.model import AlarmState, GatewayState, ResumeState, RunState
 from console.state.reduce import RunView
 from console.state.sanitize import sanitize
-from console.state.words import DAMAGED, END_LOST
+from console.state.words import BENCHMARK, DAMAGED, END_LOST
 
 
 def status_line(state: RunState) -> str:
     """Step, phase, trials, and what is wrong."""
-    parts = [f"step {_or_dashes(state.step)} of {_or_dashes(state.steps_planned)}, {_phase(state)}"]
-    if state.groups:
-        parts.append("trials " + _counted(trial_phases(state)))
+    bench = state.kind == BENCHMARK
+    if bench:
+        parts = [progress_line(state, state.ts)]
+    else:
+        parts = [f"step {_or_dashes(state.step)} of {_or_dashes(state.steps_planned)}, {_phase(state)}"]
+        if state.groups:
+            parts.append("trials " + _counted(trial_phases(state)))
     if state.stop_requested:
         parts.append(f"stops {state.stop_requested.replace('_', ' ')}")
     if state.gateway.reachable is False:
-        parts.append("gateway unreachable")
+        parts.append("model endpoint unreachable" if bench else "gateway unreachable")
     parts += [f"gateway: {one.text}" for one in troubles(state, state.ts)]
     if state.paused:
         parts.append("dispatch paused")
@@ -36,6 +41,8 @@ def status_lines(condition: str, view: RunView) -> list[str]:
     end = f", exit {s.exit_code}: {s.reason}" if s.exit_code is not None and condition != "live" else ""
     if condition == DAMAGED:
         end = f": {END_LOST}"
+    if s.kind == BENCHMARK:
+        return [sanitize(line, 200) for line in _bench_lines(condition, end, s)]
     lines = [
         f"run      {s.name or s.run_id} ({s.run_id}), {condition}{end}",
         f"step     {_or_dashes(s.step)} of {_or_dashes(s.steps_planned)}, {_phase(s)} {s.phase_detail}".rstrip(),
@@ -64,11 +71,30 @@ def status_lines(condition: str, view: RunView) -> list[str]:
     return [sanitize(line, 200) for line in lines]
 
 
+def _bench_lines(condition: str, end: str, s: RunState) -> list[str]:
+    phase = f"{s.phase} {s.phase_detail}".rstrip()
+    lines = [f"run      {s.name or s.run_id} ({s.run_id}), benchmark, {condition}{end}", f"phase    {phase}"]
+    lines += bench_lines(s, s.ts)
+    g = s.gateway
+    answers = {True: "answers", False: f"unreachable: {g.detail}", None: "not asked"}[g.reachable]
+    latency = "" if g.latency_ms is None else f", {g.latency_ms:.0f} ms"
+    lines.append(f"endpoint {s.gateway_url or '--'}: {answers}{latency}")
+    lines.append(f"boxes    {_sandboxes(s)}")
+    if s.stop_requested:
+        lines.append(f"stop     requested ({s.stop_requested.replace('_', ' ')})")
+    if s.paused:
+        lines.append(f"dispatch paused by {s.paused_by or 'the operator'}: no new trial begins")
+    return lines + [f"alarm    {_alarm(a)}" for a in open_alarms(s)]
+
+
 def status_record(view: RunView) -> dict[str, Any]:
     """The same for a script. A value that is not known is null."""
     s = view.state
+    bench = {"benchmark": bench_record(s, s.ts)} if s.kind == BENCHMARK else {}
     return {
         "name": s.name,
+        "kind": s.kind,
+        **bench,
         "phase": s.phase,
         "steps_done": s.steps_done,
         "stop_requested": s.stop_requested or None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from console.control.runs import RunInfo
 from console.errors import QuarterdeckError, UsageError
 from console.state.sanitize import sanitize
+from console.state.words import BENCHMARK
 from console.tui.filters import Filter, parse
 from console.tui.layout import Box
 from console.tui.opening import source_of_directory
@@ -223,8 +224,9 @@ def _heading(cells: int) -> Line:
 
 def _row(run: RunInfo, cells: int, cursor: str) -> Line:
     name, where = _widths(cells)
-    done = "--" if run.steps_done is None else str(run.steps_done)
-    steps = f"{done}/{'?' if run.steps is None else run.steps}"
+    bench = run.kind == BENCHMARK  # what its trials are, a training's steps are
+    ended, planned = (run.trials_done, run.trials) if bench else (run.steps_done, run.steps)
+    steps = f"{'--' if ended is None else ended}/{'?' if planned is None else planned}"
     age = short_time(wall_clock() - run.started) if run.started else "--"
     alarm = Span("!", "alert") if run.state == "live" and run.alarms else Span(" ")
     return line(
