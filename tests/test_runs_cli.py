@@ -60,7 +60,10 @@ def test_runs_json_and_table(start, capsys):
     process, run_dir = start()
     assert quarterdeck(["runs", "--json"]) == 0
     (run,) = json.loads(capsys.readouterr().out)
-    assert list(run) == ["run_id", "run_dir", "state", "step", "steps", "started", "pid", "socket"]
+    assert list(run) == [
+        "run_id", "run_dir", "state", "step", "steps", "kind", "trials", "trials_done", "started", "pid", "socket",
+    ]  # fmt: skip
+    assert (run["kind"], run["trials"], run["trials_done"]) == ("training", None, None)
     assert (run["run_id"], run["run_dir"], run["state"]) == ("run-1", str(run_dir), "live")
     assert (run["steps"], run["pid"]) == (1000, process.pid) and run["started"] > 1.6e9
     assert Path(run["socket"]).is_socket()
