@@ -14,15 +14,20 @@ from console.tui.bench.evidence import Close, Excerpt
 from console.tui.bench.reading import Seen
 from console.tui.bench.trials import attempt, kind, reward
 from console.tui.glyphs import SIGNS, Marks, sign_text
-from console.tui.text import Line, Span, count, line, short_time
+from console.tui.text import Line, Span, count, line, short_time, wrap
 
 _PHASES = ("environment", "setup", "agent", "verify")
 _NAME = 13
 _MESSAGE_LINES, _MESSAGE = 12, 4_000
 
 
-def close_up(seen: Seen, close: Close, marks: Marks, ascii_only: bool, marked: bool) -> list[Line]:
-    """Everything about the trial, in lines as long as they are."""
+def close_up(seen: Seen, close: Close, marks: Marks, ascii_only: bool, marked: bool, cells: int) -> list[Line]:
+    """Everything about the trial; words of ours in lines of at most `cells`, those of its files as long as they are."""
+
+    def named(name: str, text: object, role: str = "") -> list[Line]:
+        rows = wrap(_text(text), max(20, cells - _NAME - 4), role)
+        return [line(Span(f"   {name if i == 0 else '':<{_NAME}}", "muted"), *row) for i, row in enumerate(rows)]
+
     judged = close.judged
     trial = judged.trial
     sign = SIGNS[kind(seen)]
@@ -34,15 +39,16 @@ def close_up(seen: Seen, close: Close, marks: Marks, ascii_only: bool, marked: b
             Span(f"  reward {reward(seen)}", "bold"),
             Span("  marked", "limit+bold" if marked else "") if marked else Span(""),
         ),
-        _named("", CLASSES[judged.outcome]),
-        _named("rule", f"{judged.rule}: {rule_meaning(judged.rule) or 'a rule of your own'}"),
-        _named("confidence", judged.confidence.value),
+        *named("", CLASSES[judged.outcome]),
+        *named("rule", f"{judged.rule}: {rule_meaning(judged.rule) or 'a rule of your own'}"),
+        *named("confidence", judged.confidence.value),
     ]
     if not seen.row.chosen:
-        out.append(_named("try", "another try of this attempt stands for it", "limit"))
-    out += [_named("also", note, "limit") for note in judged.notes.values()]
+        out += named("try", "another try of this attempt stands for it", "limit")
+    for note in judged.notes.values():
+        out += named("also", note, "limit")
     if trial.problem:
-        out.append(_named("problem", trial.problem_text, "infra"))
+        out += named("problem", trial.problem_text, "infra")
     out += [(), *_excerpt(judged, close.excerpt, marks)]
     out += _errors(judged)
     out += [(), _heading("Trial"), *_facts(seen, judged)]

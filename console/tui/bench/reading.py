@@ -29,10 +29,12 @@ class Seen(msgspec.Struct, gc=False):
     """One trial: its row, and what decided. Its texts and phases are read again when somebody looks at it.
 
     Attributes:
-        row: numbered by merging; rule, evidence, confidence, notes: of the verdict.
+        row: numbered by merging; whole: the task's name with its organisation; rule, evidence, confidence, notes: of
+            the verdict.
     """
 
     row: Row
+    whole: str
     rule: str
     evidence: Evidence
     confidence: str
@@ -141,12 +143,12 @@ class Reader:
 def read_side(session: Session) -> Side:
     """Everything of a session."""
     detectors = Detectors(session.jobs)
-    verdicts: list[tuple[str, Evidence, str, dict[str, str]]] = []
+    verdicts: list[tuple[str, str, Evidence, str, dict[str, str]]] = []
 
     def kept(judged: Iterable[Judged]) -> Iterator[Judged]:
         for one in judged:
             detectors.add(one)
-            verdicts.append((one.rule, one.evidence, one.confidence.value, one.notes))
+            verdicts.append((one.trial.task, one.rule, one.evidence, one.confidence.value, one.notes))
             yield one
 
     rows = read_rows(kept(session.judged()))

@@ -1,0 +1,128 @@
+"""What a mop-up would run, and why; started from here after a question, by the command that is shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.state.sanitize import sanitize
+from console.tui.bench.aside import Later
+from console.tui.bench.mopping import Plan, plan_lines, plans, refuse_none
+from console.tui.bench.pages.listing import bench, top_line, trouble_lines
+from console.tui.layout import Box
+from console.tui.pages.page import Painted
+from console.tui.pages.reading_page import ReadingPage
+from console.tui.panes.frame import ruled
+from console.tui.picture import Scene
+from console.tui.reading import LongText
+from console.tui.text import Line, Span, line
+
+if TYPE_CHECKING:
+    from console.tui.bench.desk import BenchDesk
+
+
+class MopPage(ReadingPage):
+    """Made anew for other marks, and when something else was read."""
+
+    id = "mop"
+    title = "Mop-up"
+
+    def __init__(self, desk: BenchDesk) -> None:
+        super().__init__(desk)
+        self._text = LongText(follow=False)
+        self._plans: Later[list[Plan]] | None = None
+        self._of: tuple[object, ...] = ()
+        self._made: tuple[object, ...] = ()
+
+    @property
+    def text(self) -> LongText:
+        """The plan."""
+        return self._text
+
+    def opened(self) -> None:
+        """Have it made, now."""
+        self.tick()
+
+    def tick(self) -> None:
+        """Have it made: lineage files are looked for beside the jobs."""
+        desk = bench(self)
+        side = desk.side
+        if side is None:
+            return
+        wanted = (id(side), frozenset(desk.marks))
+        if wanted == self._of and self._plans is not None:
+            return
+        self._of = wanted
+        marks, rules = frozenset(desk.marks), desk.reader.wanted.rules
+        path = rules.path if rules is not None else ""
+        self._plans = later = Later(lambda: plans(side, marks, path))
+
+        async def come() -> None:
+            await later.come()
+            desk.changed()
+            desk.shell.repaint()
+
+        desk.shell.spawn(come())
+
+    def fingerprint(self) -> tuple[object, ...]:
+        """Where one reads."""
+        return (self._text.version, self._made)
+
+    def paint(self, scene: Scene, region: Box) -> Painted:
+        """Jobs and the plan."""
+        desk = bench(self)
+        self._sync(region.width)
+        head = [top_line(desk, region.width), *trouble_lines(desk)]
+        rows = region.height - len(head)
+        body = self._text.window(region.width, rows - 1)
+        done = "prints" if desk.print_only else "runs"
+        title = (f"Mop-up  {desk.keymap.label('open')} {done} the command", self.position(grows=False))
+        lines = [*head, *ruled(title, body, region.width, rows, scene.marks, True)]
+        self.shown = tuple(lines)
+        return Painted({"mop": region}, {"mop": lines})
+
+    def _sync(self, cells: int) -> None:
+        later = self._plans
+        found = later.value if later is not None else None
+        trouble = later.trouble if later is not None else ""
+        wanted = (id(found), cells, trouble)
+        if wanted == self._made:
+            return
+        self._made = wanted
+        lines: list[Line] = []
+        if found is None:
+            lines.append(
+                line(Span(f" {sanitize(trouble, limit=300) or 'reading ...'}", "limit" if trouble else "muted"))
+            )
+        for at, plan in enumerate(found or ()):
+            lines += [(), *plan_lines(plan, cells)] if at else plan_lines(plan, cells)
+        self._text.replace(lines)
+
+    async def do_open(self) -> None:
+        """Ask, close the screen, and run the command, or print it."""
+        desk, later = bench(self), self._plans
+        if later is None or later.value is None:
+            desk.say(later.trouble if later is not None and later.trouble else "the plan is not there yet", "limit")
+            return
+        plan = refuse_none(later.value)
+        await self._begin(plan)
+
+    do_mop_up = do_open
+
+    async def _begin(self, plan: Plan) -> None:
+        desk = bench(self)
+        if not desk.print_only:
+            count = len(plan.choice.chosen)
+            text = (
+                f"This screen closes, and in this terminal runs:\n\n{sanitize(plan.command, limit=1500)}\n\n"
+                f"It shows its plan of {count:,} attempt{'' if count == 1 else 's'} and asks once more before anything "
+                "runs. The job's own directory is not touched."
+            )
+            if not await desk.shell.confirm("Mop up", text, "go there"):
+                desk.say("mop-up: not begun")
+                return
+        desk.leave_for(plan.arguments)
+
+    def yank_text(self) -> str:
+        """The commands."""
+        later = self._plans
+        return "\n".join(plan.command for plan in later.value) if later is not None and later.value else ""
