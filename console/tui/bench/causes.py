@@ -10,6 +10,7 @@ from typing import Literal
 from console.bench.detectors import Finding
 from console.outcomes.classes import SCORED, OutcomeClass
 from console.outcomes.meaning import CLASSES, rule_meaning
+from console.records.redact import redact
 from console.tui.bench.reading import Seen, Side
 from console.tui.filters import Filter
 
@@ -66,7 +67,7 @@ def cause_rows(side: Side, chosen: Filter, sort: str, fields: Callable[[Seen], d
     out: list[CauseRow] = []
     if not chosen:
         by_path = {seen.path: seen for seen in side.trials}
-        out += [CauseRow("problem", ("problem", str(i)), line) for i, line in enumerate(side.problems)]
+        out += [CauseRow("problem", ("problem", str(i)), str(redact(line))) for i, line in enumerate(side.problems)]
         out += [_of_finding(i, finding, by_path, len(trials)) for i, finding in enumerate(side.findings)]
     return out + _of_classes(trials, sort) + _of_notes(trials)
 
@@ -74,7 +75,7 @@ def cause_rows(side: Side, chosen: Filter, sort: str, fields: Callable[[Seen], d
 def _of_finding(number: int, finding: Finding, by_path: dict[str, Seen], total: int) -> CauseRow:
     found = tuple(by_path[str(path)] for path in finding.trials if str(path) in by_path)
     key = ("finding", finding.code, str(finding.job or ""), str(number))
-    row = _row("finding", key, finding.text, found, total, finding=finding)
+    row = _row("finding", key, str(redact(finding.text)), found, total, finding=finding)
     return CauseRow(**{**vars(row), "count": finding.count, "share": finding.count / total if total else 0.0})
 
 
@@ -146,7 +147,12 @@ def _telling(seen: Seen) -> tuple[bool, bool, int]:
 
 
 def said(row: CauseRow) -> list[tuple[str, str]]:
-    """What the foot of the screen says of a row: (heading, text) pairs, texts not yet made safe for a terminal."""
+    """What the foot of the screen says of a row: (heading, text) pairs, texts not yet made safe for a terminal, but
+    without what is shaped like a key."""
+    return [(name, str(redact(text))) for name, text in _said(row)]
+
+
+def _said(row: CauseRow) -> list[tuple[str, str]]:
     if row.finding is not None:
         finding = row.finding
         parts = [("", finding.text), ("so", finding.consequence), ("do", finding.remedy)]

@@ -19,6 +19,8 @@ from console.tui.text import Line, Span, cell, line, wrap
 
 _ASKED_ELSEWHERE = (OutcomeClass.COMPLETED, OutcomeClass.CONFIGURATION)
 """Classes that a mark alone does not choose: graded ones need --force, wrong options --mended."""
+NOT_NAMED = "not named by --task"
+"""Why `choose` leaves out what nobody asked for."""
 _SHOWN = 400
 
 
@@ -103,7 +105,7 @@ def _classes(
 
 def plan_lines(plan: Plan, cells: int) -> list[Line]:
     """What would run and why, what is left out and why, and the command, in lines of at most `cells`."""
-    chosen, left = plan.choice.chosen, plan.choice.left
+    chosen, left = plan.choice.chosen, [one for one in plan.choice.left if one.why != NOT_NAMED]
     tasks = len({one.short for one in chosen})
     asked = (
         f"of {_amount(plan.marked, 'marked trial')}: {_amount(len(chosen), 'attempt')} of {_amount(tasks, 'task')}"
@@ -126,6 +128,9 @@ def plan_lines(plan: Plan, cells: int) -> list[Line]:
     if left:
         out += [(), line(Span(f" left out: {_amount(len(left), 'attempt')}", "title"))]
         out += _rows(left, cells, "muted")
+    if len(left) < len(plan.choice.left):
+        others = _amount(len(plan.choice.left) - len(left), "further attempt")
+        out += [(), *_said(f"{others} that did not complete: of tasks without a mark", cells)]
     if plan.choice.standing:
         stands = "stands" if plan.choice.standing == 1 else "stand"
         said = f"{_amount(plan.choice.standing, 'completed attempt')} {stands}: never run again by class"

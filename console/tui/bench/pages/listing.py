@@ -35,8 +35,9 @@ def top_line(desk: BenchDesk, cells: int) -> Line:
     elif running(survey.sides):
         right.insert(0, Span(f"{desk.keymap.label('read_again')} reads again  ", "limit"))
     if survey.against is not None and desk.page.id in ("versus", "task"):
-        left = [part for label, side in zip("AB", survey.sides)
-                for part in (Span(f" {label} ", "key"), Span(cell(_jobs(side)[0], cells // 3).rstrip(), "bold"))]  # fmt: skip
+        left: list[Span] = []
+        for label, side in zip("AB", survey.sides, strict=True):
+            left += [Span(f" {label} ", "key"), Span(cell(_jobs(side)[0], cells // 3).rstrip(), "bold")]
         return spread(left, right, cells)
     names, state = _jobs(desk.side or survey.side)
     head = line(Span(f" {'AB'[desk.on_second]}", "key")) if survey.against is not None else ()
