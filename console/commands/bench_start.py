@@ -12,9 +12,10 @@ import msgspec
 from console.bench.running.launch import begin_benchmark, require_harbor
 from console.bench.running.options import BenchOptions
 from console.bench.running.preflight import Examination, examine
+from console.bench.running.preflight.places import existing_finding
 from console.bench.running.secrets import hide
 from console.commands.start import Watch, abandon, first_interrupt_waits, say_where, warn
-from console.errors import Interrupted, UsageError
+from console.errors import Interrupted
 from console.findings import refuse
 from console.launching import new_run_id
 from console.state.sanitize import sanitize
@@ -59,11 +60,8 @@ def start_benchmark(
         require_terminal("use --headless, --plain or --detach")
         check_look(look)
     require_harbor()
-    if os.path.lexists(options.job_dir) and not goes_on:
-        raise UsageError(
-            f"{options.job_dir}: exists already; give another job_name, or --continue, which says first what would be "
-            "kept, deleted and run again"
-        )
+    if not goes_on:
+        refuse(existing_finding(options))
     found, variables = examined(options)
     refuse(found.findings)
     warn(found.findings)

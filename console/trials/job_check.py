@@ -27,6 +27,7 @@ from harbor.environments.factory import EnvironmentFactory
 from harbor.models.job.config import DatasetConfig, JobConfig, RetryConfig
 from harbor.models.task.task import Task
 from harbor.models.trial.config import AgentConfig, TaskConfig
+from harbor.utils.env import resolve_env_vars
 from pydantic import BaseModel, ValidationError
 
 from console.findings import WARNING, Finding
@@ -157,7 +158,7 @@ def _agent(agent: AgentConfig, where: str, unchecked: bool) -> tuple[dict[str, A
         told["side"] = "host"
     told["options"] = sorted(agent_class.options_model.model_fields) if agent_class.options_model else []
     try:
-        connection = resolve_agent_model_connection(agent)
+        connection = resolve_agent_model_connection(_resolvable(agent))
         told |= {
             "endpoint": connection.user_supplied_base_url or "",
             "endpoint_from": connection.base_url_source_name or "",
@@ -181,6 +182,17 @@ def _agent(agent: AgentConfig, where: str, unchecked: bool) -> tuple[dict[str, A
     return told, findings
 
 
+def _resolvable(agent: AgentConfig) -> AgentConfig:
+    """Without variables that the shell does not have: the rest of the wiring can be told all the same."""
+    unset = set()
+    for name, value in agent.env.items():
+        try:
+            resolve_env_vars({name: value})
+        except ValueError:
+            unset.add(name)
+    return agent.model_copy(update={"env": {name: value for name, value in agent.env.items() if name not in unset}})
+
+
 def _agent_code(problem: BaseException) -> str:
     if isinstance(problem, MissingModelCredentialError):
         return "bench.agent_credential"
@@ -198,7 +210,7 @@ def _environment(config: JobConfig) -> Iterator[Finding]:
             object="environment.import_path" if kind.import_path else "environment.type",
             message=f"{kind.import_path or (kind.type.value if kind.type else 'docker')} cannot be used here: "
             f"{_line(problem)}",
-            remedy="or choose another environment",
+            remedy="mend that, or choose another environment",
         )
 
 
@@ -302,7 +314,7 @@ def _close(pattern: str, names: list[str]) -> str:
 
 
 def _line(problem: BaseException) -> str:
-    return " ".join(str(problem).split())[:400] or type(problem).__name__
+    return " ".join(str(problem).split())[:400].rstrip(".") or type(problem).__name__
 
 
 def main() -> None:

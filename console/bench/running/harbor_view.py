@@ -25,7 +25,7 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         name: or import path; model: as the job names it.
         side: who calls the model: the host, a program in the sandbox, none, or unknown for an agent by import path.
-        endpoint: base URL that somebody gave, "" for the provider's own; endpoint_from: the variable that has it, if any.
+        endpoint: base URL that somebody gave, "" for the provider's own; endpoint_from: the variable that has it.
         key_name: variable that the key came from; key: whether there is one; wanted: where it is looked for.
         format: of the API that is spoken, as Harbor calls it; options: names of the agent's own options.
         provider, model_id: what LiteLLM reads in the model's name: whom it asks, and for which model; provider is ""

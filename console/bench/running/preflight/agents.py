@@ -26,6 +26,7 @@ _MESSAGES = "anthropic_messages"
 _THINKERS = re.compile(
     r"qwen3|qwq|deepseek-r|gpt-oss|glm-4\.[5-9]|kimi-k2-thinking|minimax-m|magistral|nemotron", re.IGNORECASE
 )
+_PLACEHOLDER = re.compile(r"REPLACE-ME|<[^>]*>|//JOB--|//HOST\b", re.IGNORECASE)
 _TABLES = ("environment", "verifier")
 
 
@@ -77,7 +78,7 @@ def _model(where: str, view: AgentView) -> Iterator[Finding]:
             message=f"is not set: {view.name} {'needs a model' if view.side == 'host' else 'takes one of its own'}",
             remedy="set it, e.g. openai/Qwen/Qwen3.8-27B-FP8 for a server that speaks OpenAI's API",
         )
-    elif not view.provider and "/" in view.model and view.format in ("", "openai_chat_completions"):
+    elif view.model_id and not view.provider and "/" in view.model and view.format in ("", "openai_chat_completions"):
         yield Finding(
             code="bench.model_provider",
             level=WARNING,
@@ -156,6 +157,14 @@ def _base_url(case: Case, where: str, view: AgentView, part: Mapping[str, Any]) 
             message=f"of this shell says where {view.name} finds the model; the job file does not",
             remedy=f"write it down in {where}, so that a later run of the same file asks the same model",
         )
+    if _PLACEHOLDER.search(view.endpoint):
+        yield Finding(
+            code="bench.placeholder",
+            object=_where_of(where, view, part),
+            message=f"is still {view.endpoint}",
+            remedy=f"give the server's own URL: {_where_of('agent', view, part)}=https://HOST/v1",
+        )
+        return
     try:
         url = urlsplit(view.endpoint)
         host, path = url.hostname or "", url.path.rstrip("/")

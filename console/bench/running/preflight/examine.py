@@ -30,7 +30,7 @@ CHECKS: tuple[Check, ...] = (
 )
 """Those that ask nobody: quick, of the job, the tasks and this machine."""
 
-_WIRING = {"bench.key", "bench.variable", "bench.base_url", "bench.messages", "bench.wiring"}
+_WIRING = {"bench.key", "bench.variable", "bench.base_url", "bench.messages", "bench.wiring", "bench.placeholder"}
 
 
 class Examination(msgspec.Struct, frozen=True, kw_only=True):

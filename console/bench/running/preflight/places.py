@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -24,8 +25,19 @@ def default_run_dir(job: dict[str, object]) -> Path:
     return path
 
 
+def existing_finding(options: BenchOptions) -> Iterator[Finding]:
+    """Whether the job directory is there already, which a run that begins afresh must not have."""
+    if os.path.lexists(options.job_dir):
+        yield Finding(
+            code="bench.job_dir",
+            object=options.job_dir,
+            message="exists already",
+            remedy="give another job_name, or --continue, which says first what would be kept, deleted and run again",
+        )
+
+
 def place_findings(options: BenchOptions) -> Iterator[Finding]:
-    """The directories of a run that begins afresh or goes on."""
+    """Whether the directories can be written, and do not lie in each other."""
     job_dir, run_dir = Path(options.job_dir), Path(options.run_dir)
     if run_dir == job_dir or job_dir in run_dir.parents:
         yield Finding(
