@@ -16,6 +16,7 @@ import struct
 import tempfile
 import time
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Self
 
@@ -32,7 +33,7 @@ TRIALS, ANSWER, NEW = ".trials", ".answer", ".new"
 """Ends of the names of what is kept here: verdicts of a job, a whole answer, either while it is written."""
 _HEAD = struct.Struct("<II")  # length and CRC-32 of what follows
 _LARGEST = 4 << 20
-_CODE = ("outcomes", "bench", "records/harbor")
+_CODE = ("outcomes", "bench", "records/harbor", "records/redact.py", "records/regular.py", "records/trial_files.py")
 
 
 class _Header(msgspec.Struct, array_like=True):
@@ -105,14 +106,19 @@ def _kept() -> list[Path]:
         return []
 
 
-def code_digest() -> str:
-    """Digest of the source of rules and readers, so that no verdict outlives the code that gave it."""
+def code_digest(parts: Sequence[str] = _CODE) -> str:
+    """Digest of the source of rules and readers, so that no verdict outlives the code that gave it.
+
+    Args:
+        parts: files and folders of the package; others for what other code makes of verdicts.
+    """
     package = Path(__file__).resolve().parent.parent
     found = hashlib.sha256()
-    for folder in _CODE:
-        for path in sorted((package / folder).rglob("*.py")):
-            found.update(path.name.encode())
-            found.update(path.read_bytes())
+    for part in parts:
+        path = package / part
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            found.update(os.fsencode(file.relative_to(package)) + b"\0")
+            found.update(file.read_bytes())
     return found.hexdigest()[:16]
 
 

@@ -185,5 +185,5 @@ def notice(code: str, text: str, rows: Iterable[Row] = ()) -> Notice:
 
 
 def counted(number: int, what: str) -> str:
-    """`1 trial`, `2 trials`."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    """`1 trial`, `12,345 trials`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -44,7 +44,7 @@ class Session:
         jobs: their records; problems: what could not be read or was given twice, a line each.
         directory: where verdicts are kept, None for nowhere.
         counts: job directory to the number of trials that were read of it, in the last pass; cached: how many of them
-            had a verdict already.
+            had a verdict already; decided: names of the user's rules that decided on any trial, wanted or not.
     """
 
     def __init__(
@@ -68,6 +68,7 @@ class Session:
         self.problems = [*self._found.problems, *(line for job in self.jobs for line in job.problems)]
         self.counts: dict[Path, int] = {}
         self.cached = 0
+        self.decided: set[str] = set()
         self._passed: dict[Path, bytes] = {}
         self._rules, self._tasks, self._heard = rules, tuple(tasks), heard
         self.directory = cache_dir() if cache else None
@@ -84,6 +85,8 @@ class Session:
             with self._cache(job) as cache:
                 for path in paths:
                     verdict = self._verdict(cache, job, path)
+                    if self._rules is not None:
+                        self.decided |= _user_rules(verdict)
                     read += 1
                     self._heard(read, job.path)
                     if self._wanted(verdict.trial):
@@ -153,6 +156,12 @@ def _names_digest(paths: Sequence[Path]) -> bytes:
 def _named(rules: UserRules | None) -> str:
     """Which rules, and where their file lies: what they decide names it as evidence."""
     return f"{rules.digest} {os.path.abspath(rules.path)!a}" if rules else "-"
+
+
+def _user_rules(verdict: Judged) -> set[str]:
+    """Names of the user's rules that gave the verdict, or would have given another that the trial has no reward for."""
+    said = (verdict.rule, verdict.notes.get("bench.no_reward", "").partition(" ")[0])
+    return {rule.removeprefix("user.") for rule in said if rule.startswith("user.")}
 
 
 def _depends_on_job(verdict: Judged) -> bool:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from console.bench.cache import clear, held, place
-from console.commands.bench_text import amount
+from console.bench.rows import counted
 from console.commands.parsing import Parser, say
 from console.state.sanitize import sanitize
 
@@ -34,5 +34,5 @@ def cache_main(argv: Sequence[str]) -> int:
         return 0
     # Whole kilobytes up to where they would be written as 1,000.
     shown = f"{size / 1e6:.1f} MB" if size >= 999_500 else f"{size / 1e3:.0f} KB"
-    say(f"{'deleted: ' if args.clear else ''}{amount(files, 'file')}, {shown}, in {sanitize(str(place()))}")
+    say(f"{'deleted: ' if args.clear else ''}{counted(files, 'file')}, {shown}, in {sanitize(str(place()))}")
     return 0

@@ -21,6 +21,7 @@ from console.commands.bench_options import (
     add_formats,
     add_reading,
     complain,
+    idle_rules,
     load,
     open_session,
     require_statistics,
@@ -95,7 +96,9 @@ def compare_main(argv: Sequence[str]) -> int:
     if args.flips < 0:
         raise UsageError("--flips: a number from 0 on is expected")
     require_statistics("bench compare")
-    sides = _sides(args, load(args))
+    rules, decided = load(args), set[str]()
+    sides = _sides(args, rules, decided)
+    complain(idle_rules(rules, decided))
     from console.bench.compare import compare_all
     from console.commands import bench_compare_text as answer
 
@@ -113,8 +116,12 @@ def compare_main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _sides(args: argparse.Namespace, rules: UserRules | None) -> list[Side]:
-    """The runs, each read and merged. Raises UsageError where they cannot be two."""
+def _sides(args: argparse.Namespace, rules: UserRules | None, decided: set[str]) -> list[Side]:
+    """The runs, each read and merged; the rules that decided on any trial are added to `decided`.
+
+    Raises:
+        UsageError: they cannot be two.
+    """
     from console.bench.compare import side_of
 
     named: list[list[Path]] = [*([path] for path in args.dirs), *args.side]
@@ -124,7 +131,7 @@ def _sides(args: argparse.Namespace, rules: UserRules | None) -> list[Side]:
     sides: list[Side] = []
     try:
         for paths in named:
-            groups, jobs = _groups(args, paths, rules, progress)
+            groups, jobs = _groups(args, paths, rules, progress, decided)
             if len(named) > 1 and len(groups) > 1:
                 raise UsageError(
                     f"{paths[0]} holds {len(groups)} agents, models or datasets ({_names(groups)}): choose one with "
@@ -145,13 +152,18 @@ def _sides(args: argparse.Namespace, rules: UserRules | None) -> list[Side]:
 
 
 def _groups(
-    args: argparse.Namespace, paths: Sequence[Path], rules: UserRules | None, progress: Progress
+    args: argparse.Namespace,
+    paths: Sequence[Path],
+    rules: UserRules | None,
+    progress: Progress,
+    decided: set[str],
 ) -> tuple[list[MergedGroup], Sequence[JobRecord]]:
     from console.bench.merge import merge
     from console.bench.rows import read_rows
 
     session = open_session(args, paths, rules, progress)
     merged = merge(read_rows(session.judged()), session.jobs, args.merge)
+    decided |= session.decided
     progress.end()
     complain(session.problems)
     found = [

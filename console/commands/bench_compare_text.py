@@ -10,8 +10,9 @@ import msgspec
 
 from console.bench.compare import Comparison, Flip, Paired, p_text
 from console.bench.figures.tables import Column, Kind, Table, to_csv, to_markdown, to_text
+from console.bench.rows import counted
 from console.bench.sides import Difference
-from console.commands.bench_text import amount, clean, columns, laid_out, paragraph, path_text
+from console.commands.bench_text import clean, columns, laid_out, paragraph, path_text
 
 _TESTS = {"mcnemar-exact": "exact McNemar test", "sign-flip": "sign-flip permutation test"}
 _METHODS = {
@@ -74,7 +75,7 @@ def _legend(found: Sequence[Comparison], width: int) -> Iterator[str]:
             if side.label in seen:
                 continue
             seen[side.label] = None
-            said = f"{side.name or 'unknown agent'}, {amount(side.trials, 'attempt')} of {amount(side.tasks, 'task')}"
+            said = f"{side.name or 'unknown agent'}, {counted(side.trials, 'attempt')} of {counted(side.tasks, 'task')}"
             yield from paragraph(said, width, f"{side.label}  ")
             for job in side.jobs[:6]:
                 yield f"   {path_text(job, width - 3)}"
@@ -100,7 +101,7 @@ def _comparison(one: Comparison, flips: int, width: int) -> Iterator[str]:
     for name, some in _ways(one):
         if some:
             yield ""
-            yield f"{name}: {amount(len(some), 'task')}"
+            yield f"{name}: {counted(len(some), 'task')}"
             yield from _flips(some[:flips], width)
             if len(some) > flips:
                 yield f"  and {len(some) - flips} more (--flips {len(some)}, --json has all)"
@@ -109,7 +110,7 @@ def _comparison(one: Comparison, flips: int, width: int) -> Iterator[str]:
         yield "Not compared"
         for why, tasks in asked.excluded.items():
             said = ", ".join(tasks[:8]) + (f", and {len(tasks) - 8} more" if len(tasks) > 8 else "")
-            yield from paragraph(f"{why}: {amount(len(tasks), 'task')}: {said}", width, "  ", "    ")
+            yield from paragraph(f"{why}: {counted(len(tasks), 'task')}: {said}", width, "  ", "    ")
 
 
 def _figures(one: Comparison, width: int) -> Iterator[str]:
@@ -166,7 +167,7 @@ def _signed_range(found: tuple[float, float] | None) -> str | None:
 
 
 def _difference(found: Difference, one: Comparison, width: int) -> Iterator[str]:
-    of = f" (in {amount(found.tasks, 'task')})" if found.tasks else ""
+    of = f" (in {counted(found.tasks, 'task')})" if found.tasks else ""
     said = f"{found.name}{of}: {one.a.label} {', '.join(found.a)}; {one.b.label} {', '.join(found.b)}. {found.why}"
     yield from paragraph(clean(said, 600), width, "  ! " if found.weighty else "    ", "    ")
 

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.commands.bench_text import amount, clean, laid_out, paragraph, path_text
+from console.bench.rows import counted
+from console.commands.bench_text import clean, laid_out, paragraph, path_text
 from console.state.sanitize import sanitize
 
 if TYPE_CHECKING:
@@ -30,27 +31,27 @@ def plan_text(plan: Plan, width: int) -> Iterator[str]:
         yield from paragraph(f"counted with it: {', '.join(names)}", width, "  ")
     if choice.standing:
         yield from paragraph(
-            f"{amount(choice.standing, 'attempt')} completed: stands, and is not run again", width, "  "
+            f"{counted(choice.standing, 'attempt')} completed: stands, and is not run again", width, "  "
         )
     if choice.chosen:
         yield ""
-        yield f"to run again: {amount(len(choice.chosen), 'attempt')}"
+        yield f"to run again: {counted(len(choice.chosen), 'attempt')}"
         yield from _table(choice.chosen, width, evidence=True)
     final = [attempt for attempt in choice.left if attempt.final]
     rest = [attempt for attempt in choice.left if not attempt.final]
     if rest:
         yield ""
-        yield f"left out: {amount(len(rest), 'attempt')}"
+        yield f"left out: {counted(len(rest), 'attempt')}"
         yield from _table(rest, width, evidence=False)
     if final:
         yield ""
-        yield f"accepted as final: {amount(len(final), 'attempt')}"
+        yield f"accepted as final: {counted(len(final), 'attempt')}"
         yield from _table(final, width, evidence=False)
     if plan.lost:
         yield ""
         yield from paragraph(
-            f"{amount(plan.lost, 'planned attempt')} left nothing on disk, and no file tells of which tasks: a new job "
-            "runs them (quarterdeck bench run)",
+            f"{counted(plan.lost, 'planned attempt')} left nothing on disk, and no file tells of which tasks: a new "
+            "job runs them (quarterdeck bench run)",
             width,
         )
     if plan.jobs:
@@ -62,9 +63,9 @@ def nothing_text(plan: Plan) -> str:
     """Why there is nothing to do, in one line."""
     left = Counter("accepted as final" if attempt.final else attempt.kind for attempt in plan.choice.left)
     if not left:
-        return f"nothing to run again: {amount(plan.choice.standing, 'attempt')} completed"
+        return f"nothing to run again: {counted(plan.choice.standing, 'attempt')} completed"
     said = ", ".join(f"{number} {kind}" for kind, number in left.most_common(6))
-    return f"nothing to run again: {amount(plan.choice.standing, 'attempt')} completed, left out: {said}"
+    return f"nothing to run again: {counted(plan.choice.standing, 'attempt')} completed, left out: {said}"
 
 
 def outcome_text(plan: Plan, before: Plan) -> str:
@@ -75,7 +76,7 @@ def outcome_text(plan: Plan, before: Plan) -> str:
     said += (
         f"{left} still without a result that says something of the agent" if left else "nothing is left to run again"
     )
-    return said + (f"; {amount(final, 'attempt')} accepted as final" if final else "")
+    return said + (f"; {counted(final, 'attempt')} accepted as final" if final else "")
 
 
 def tally_command(plan: Plan, jobs: Iterable[PlannedJob] = ()) -> str:
@@ -148,7 +149,7 @@ def _table(attempts: Sequence[Attempt], width: int, *, evidence: bool) -> Iterat
         first = found[0]
         said = first.text if evidence and first.text and not first.forced else why
         mopped = max(attempt.passes for attempt in found)
-        said = f"({amount(mopped, 'mop-up')} failed) {said}" if mopped and evidence else said
+        said = f"({counted(mopped, 'mop-up')} failed) {said}" if mopped and evidence else said
         cells = (clean(task or "?", 40), str(len(found)), kind, *((clean(who, 30),) if several else ()), said)
         lines.append(cells)
     yield from ("  " + line for line in laid_out(lines, width - 2, right=(1,)))
@@ -161,7 +162,7 @@ def _jobs(plan: Plan, width: int) -> Iterator[str]:
     for job in plan.jobs:
         yield "  " + path_text(str(job.path), width - 2)
         each = "" if job.attempts == 1 else f", {job.attempts} attempts of each"
-        said = f"{amount(job.trials, 'trial')}: {amount(len(job.tasks), 'task')}{each}"
+        said = f"{counted(job.trials, 'trial')}: {counted(len(job.tasks), 'task')}{each}"
         yield from paragraph(said + (f", {len(job.agents)} agents" if len(job.agents) > 1 else ""), width, "    ")
     for change in plan.changes[:_CHANGES_SHOWN]:
         mark = "changed, and measured otherwise" if change.measured else "changed"

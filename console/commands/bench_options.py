@@ -6,10 +6,11 @@ import argparse
 import importlib.util
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from console.bench.rows import counted
 from console.commands.bench_text import PIPE_WIDTH, clean
 from console.errors import MissingExtraError
 from console.state.sanitize import sanitize
@@ -84,6 +85,11 @@ def load(args: argparse.Namespace) -> UserRules | None:
     return rules
 
 
+def idle_rules(rules: UserRules | None, decided: Collection[str]) -> list[str]:
+    """A line for each rule of the file that decided on no trial, of those that were read."""
+    return rules.undecided(decided) if rules else []
+
+
 def open_session(
     args: argparse.Namespace, paths: Sequence[Path], rules: UserRules | None, progress: Progress
 ) -> Session:
@@ -110,7 +116,7 @@ class Progress:
         if now < self._next:
             return
         self._next, self._shown = now + _PROGRESS_EVERY, True
-        said = f"{count:,} trials read, {now - self._began:.0f} s, {job}"
+        said = f"{counted(count, 'trial')} read, {now - self._began:.0f} s, {job}"
         sys.stderr.write(f"\r\x1b[K{clean(said, PIPE_WIDTH - 1)}")
         sys.stderr.flush()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from console.commands.bench_options import (
     add_formats,
     add_reading,
     complain,
+    idle_rules,
     load,
     open_session,
     require_statistics,
@@ -115,17 +116,18 @@ def tally_main(argv: Sequence[str]) -> int:
     progress = Progress()
     session = open_session(args, args.dirs, rules, progress)
     try:
-        found = _tally(session, args.merge, names)
+        found, decided = _tally(session, args.merge, names)
     finally:
         progress.end()
     complain([*session.problems, *left_out_lines(job.path for job in session.jobs)])
+    complain(idle_rules(rules, decided))
     for text in _answer(found, args, names):
         sys.stdout.write(text)
     return 0
 
 
-def _tally(session: Session, rule: str, names: Sequence[str]) -> Tally:
-    """The tally, out of the cache where nothing has changed."""
+def _tally(session: Session, rule: str, names: Sequence[str]) -> tuple[Tally, Collection[str]]:
+    """The tally, and the user's rules that decided, out of the cache where nothing has changed."""
     from console.bench.answers import keep, recall
     from console.bench.figures.tally import Tally, tally
 
@@ -133,11 +135,12 @@ def _tally(session: Session, rule: str, names: Sequence[str]) -> Tally:
         found = session.fingerprint()
         return None if found is None else f"tally {rule} {' '.join(names)} {found}"
 
-    found = recall(session.directory, before := key(), Tally)
-    if found is None:
+    answer = recall(session.directory, before := key(), tuple[Tally, list[str]])
+    if answer is None:
         found = tally(session.judged(), session.jobs, rule=rule, names=names)
-        keep(session.directory, before or key(), found)
-    return found
+        answer = found, sorted(session.decided)
+        keep(session.directory, before or key(), answer)
+    return answer
 
 
 def add_mode(parser: argparse.ArgumentParser) -> None:

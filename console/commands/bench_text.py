@@ -83,8 +83,3 @@ def laid_out(
         yield "  ".join(cells).rstrip()
         if below:
             yield f"    {path_text(row[flexible], max(8, width - 4))}"
-
-
-def amount(number: int, what: str) -> str:
-    """`1 trial`, `12,345 trials`."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -6,7 +6,7 @@ import argparse
 import fnmatch
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from console.commands.bench_options import (
     add_formats,
     add_reading,
     complain,
+    idle_rules,
     load,
     markdown_table,
     open_session,
@@ -37,6 +38,9 @@ COLUMNS = (
     "evidence_file", "evidence_line", "evidence_text", "confidence", "rule", "notes",
 )  # fmt: skip
 _MARKDOWN = ("task", "attempt", "try", "class", "cause", "reward", "exception", "evidence_text", "trial_dir")
+
+_WORDING = ("commands/bench_triage.py", "commands/bench_triage_text.py", "commands/bench_text.py", "state/sanitize.py")
+"""Code that puts verdicts into the words that are kept as an answer."""
 
 _EPILOG = (
     "classes: what became of a trial\n"
@@ -94,8 +98,11 @@ def triage_main(argv: Sequence[str]) -> int:
         chosen = (judged for judged in _read(session.numbered(), progress) if _fits(judged, only))
         for text in _answer(args, chosen, rules):
             sys.stdout.write(text)
+        complain(idle_rules(rules, session.decided))
         return 0
-    for line in _text(args, session, only, progress):
+    lines, decided = _text(args, session, only, progress)
+    complain(idle_rules(rules, decided))
+    for line in lines:
         sys.stdout.write(line + "\n")
     return 0
 
@@ -115,17 +122,20 @@ def _fits(judged: Judged, only: Sequence[tuple[str, str]]) -> bool:
     )
 
 
-def _text(args: argparse.Namespace, session: Session, only: Sequence[tuple[str, str]], progress: Progress) -> list[str]:
-    """The lines for a terminal, out of the cache where nothing has changed."""
+def _text(
+    args: argparse.Namespace, session: Session, only: Sequence[tuple[str, str]], progress: Progress
+) -> tuple[list[str], Collection[str]]:
+    """The lines for a terminal, and the user's rules that decided, out of the cache where nothing has changed."""
     from console.bench.answers import keep, recall
+    from console.bench.cache import code_digest
     from console.commands.bench_text import columns
 
     def key() -> str | None:
         found = session.fingerprint()
-        return None if found is None else f"triage {columns()} {only} {args.trials} {found}"
+        return None if found is None else f"triage {code_digest(_WORDING)} {columns()} {only} {args.trials} {found}"
 
-    lines = recall(session.directory, before := key(), list[str])
-    if lines is None:
+    answer = recall(session.directory, before := key(), tuple[list[str], list[str]])
+    if answer is None:
         from console.commands.bench_triage_text import triage_text
 
         each = bool(args.trials or only)
@@ -133,8 +143,9 @@ def _text(args: argparse.Namespace, session: Session, only: Sequence[tuple[str, 
         wanted = (lambda judged: _fits(judged, only)) if only else None
         lines = list(triage_text(session, stream, wanted, each=each))
         progress.end()
-        keep(session.directory, before or key(), lines)
-    return lines
+        answer = lines, sorted(session.decided)
+        keep(session.directory, before or key(), answer)
+    return answer
 
 
 def _read(stream: Iterator[Judged], progress: Progress) -> Iterator[Judged]:

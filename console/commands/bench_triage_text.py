@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from console.bench.detectors import Detectors, Finding
 from console.bench.model import Judged
-from console.commands.bench_text import amount, clean, columns, laid_out, paragraph, path_text
+from console.bench.rows import counted
+from console.commands.bench_text import clean, columns, laid_out, paragraph, path_text
 from console.outcomes.classes import SCORED, OutcomeClass
 from console.outcomes.meaning import CLASSES, rule_meaning
 
@@ -97,7 +98,9 @@ def _jobs(session: Session, width: int) -> Iterator[str]:
     for job in session.jobs[:_JOBS_NAMED]:
         read = session.counts.get(job.path, 0)
         state = "running now" if job.running else "finished" if job.finished else "not finished"
-        trials = amount(read, "trial") if job.planned is None else f"{read:,} of {amount(job.planned, 'planned trial')}"
+        trials = (
+            counted(read, "trial") if job.planned is None else f"{read:,} of {counted(job.planned, 'planned trial')}"
+        )
         said = f"{trials}, {state}" + (f", Harbor {clean(job.harbor, 20)}" if job.harbor else "")
         room = width - len(said) - 2
         if room < 12:
@@ -135,7 +138,7 @@ def _failures(groups: dict[tuple[OutcomeClass, str], _Group], width: int) -> Ite
         yield ""
         name = f"{outcome.value}/{cause}" if cause else outcome.value
         yield from paragraph(
-            f"{name}: {amount(group.count, 'trial')} of {amount(len(group.tasks), 'task')}", width, "", "  "
+            f"{name}: {counted(group.count, 'trial')} of {counted(len(group.tasks), 'task')}", width, "", "  "
         )
         yield from paragraph(_said(group.example.rule), width, "  ")
         yield from _example(group.example, width)
@@ -176,7 +179,7 @@ def _notes(notes: dict[str, tuple[int, Judged]], width: int) -> Iterator[str]:
     yield ""
     yield "also seen, and not decisive"
     for rule, (count, first) in sorted(notes.items(), key=lambda one: -one[1][0]):
-        said = f"{amount(count, 'trial')}, {rule_meaning(rule) or rule}; e.g. {first.trial.short_task}: "
+        said = f"{counted(count, 'trial')}, {rule_meaning(rule) or rule}; e.g. {first.trial.short_task}: "
         yield from paragraph(said + first.notes[rule], width, "  ")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import time
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from console.bench import cache, looked
 from console.bench.cache import JobCache
 from console.bench.looked import look
 from console.bench.model import Evidence, Judged
+from console.cli import run
+from console.commands import bench_triage_text
 from console.outcomes.classes import OutcomeClass
 from console.records.harbor.model import RecordedError, TrialRecord
 
@@ -211,6 +214,31 @@ def test_what_nobody_has_written_for_long_goes_when_something_is_written(job: Ha
 
 def test_the_digest_of_the_code_names_the_code() -> None:
     assert cache.code_digest() == cache.code_digest() and len(cache.code_digest()) == 16
+    parts = ["state/sanitize.py", "commands/bench_text.py", "bench/figures"]
+    digests = [cache.code_digest(parts[:at]) for at in range(4)]
+    assert len(set(digests)) == 4 and cache.code_digest() not in digests
+
+
+def test_an_answer_in_words_goes_with_the_code_that_words_it(
+    tmp_path: Path, job: HarborJob, directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The package is copied, so that its words can be changed beside its rules."""
+    package = tmp_path / "copy" / "console"
+    shutil.copytree(Path(cache.__file__).parents[1], package, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(cache, "__file__", str(package / "bench" / "cache.py"))
+    monkeypatch.setattr(looked, "SETTLED", -3600.0)
+
+    def words() -> str:
+        assert run(["bench", "triage", str(job.path)]) == 0
+        return capsys.readouterr().out
+
+    plain = words()
+    assert words() == plain and list(directory.glob("*.answer"))
+    monkeypatch.setattr(bench_triage_text, "CLASSES", dict.fromkeys(OutcomeClass, "in other words"))
+    assert words() == plain, "the very same code has been asked"
+    with (package / "commands" / "bench_triage_text.py").open("a") as file:
+        file.write("# in other words\n")
+    assert words() != plain
 
 
 def test_a_link_in_a_trial_is_never_followed(job: HarborJob, directory: Path, tmp_path: Path) -> None:

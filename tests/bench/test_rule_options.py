@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from harbor_jobs import HarborJob
 
+from console.bench import looked
 from console.bench.cache import DIRECTORY_VARIABLE
 from console.cli import run
 
@@ -84,3 +85,55 @@ def test_an_override_that_concerns_no_trial_is_told_once(
             "quarterdeck: override 3 (tow__*) matched no trial\nquarterdeck: override 5 (c/one__x) matched no trial\n"
         )
     assert call(capsys, "compare", "--rules", rules)[2].count("\n") == 1
+
+
+RULE = '[[rule]]\nname = "{}"\npattern = "{}"\nclass = "{}"\nwhere = ["exception", "trial.log"]\norder = "{}"\n'
+
+
+@pytest.mark.parametrize("command", ["triage", "tally", "compare"])
+def test_a_rule_that_decides_on_no_trial_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    monkeypatch.setattr(looked, "SETTLED", -3600.0)
+    paths = [made(tmp_path / "a", "one", "two"), made(tmp_path / "b", "one", "three")]
+    (tmp_path / "b" / "three__x" / "trial.log").write_text("a power cut\n")
+    rules = tmp_path / "rules.toml"
+    rules.write_text(
+        RULE.format("cut", "power cut", "infrastructure", "before")
+        + RULE.format("typo", "powre cut", "infrastructure", "before")
+        + RULE.format("late", "power", "infrastructure", "before")
+        + OVERRIDE.format("two__x")
+    )
+    said = "decided on no trial: its pattern is in no exception and no trial.log, or another rule decides first\n"
+    for form in (["--json"], [], [], ["--task", "one"], ["--no-cache"], ["--json"]):
+        code, out, err = call(capsys, command, *paths, "--rules", rules, *form)
+        assert code == 0 and out
+        assert err == f"quarterdeck: rule 2 (typo) {said}quarterdeck: rule 3 (late) {said}"
+    assert call(capsys, command, *paths)[2] == ""
+
+
+def test_a_rule_that_would_score_a_trial_without_a_reward_has_matched(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = HarborJob(tmp_path / "a")
+    job.trial("org/x", error=("SandboxError", "gone"))
+    job.write()
+    rules = tmp_path / "rules.toml"
+    rules.write_text(RULE.format("ours", "gone", "completed", "before"))
+    code, out, err = call(capsys, "triage", job.path, "--rules", rules)
+    assert (code, err) == (0, "") and "infrastructure/sandbox" in out
+
+
+def test_a_rule_file_that_was_moved_is_the_evidence_where_it_lies_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(looked, "SETTLED", -3600.0)
+    job = made(tmp_path / "a", "one")
+    old, new = tmp_path / "old.toml", tmp_path / "new.toml"
+    old.write_text(OVERRIDE.format("one__x"))
+    for form in (["--json"], [], ["--json"]):
+        assert "old.toml" in call(capsys, "triage", job, "--rules", old, *form)[1]
+    old.rename(new)
+    for form in (["--json"], [], ["--json"]):
+        out = call(capsys, "triage", job, "--rules", new, *form)[1]
+        assert "new.toml" in out and "old.toml" not in out

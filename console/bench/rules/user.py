@@ -25,7 +25,7 @@ import hashlib
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +40,7 @@ from console.records.regular import open_regular
 MOST_BYTES = 1 << 20
 MOST_RULES = 500
 WHERE = ("exception", "agent", "verifier", "trial.log")
+_PLACES = {"exception": "exception", "agent": "agent's log", "verifier": "verifier's output", "trial.log": "trial.log"}
 ORDERS = ("before", "after")
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,59}", re.IGNORECASE)
@@ -104,6 +105,15 @@ class UserRules(msgspec.Struct, frozen=True, kw_only=True):
                 break
             left = {number: entry for number, entry in left.items() if not entry.concerns(path)}
         return [f"override {number} ({entry.trial}) matched no trial" for number, entry in left.items()]
+
+    def undecided(self, decided: Collection[str]) -> list[str]:
+        """A line for each rule that is not among those that decided on a trial: its pattern may be mistyped."""
+        return [
+            f"rule {number} ({rule.name}) decided on no trial: its pattern is in no "
+            f"{' and no '.join(_PLACES[place] for place in rule.where)}, or another rule decides first"
+            for number, rule in enumerate(self.rules, 1)
+            if rule.name not in decided
+        ]
 
 
 class Match(NamedTuple):
