@@ -10,7 +10,7 @@ from console.state.benchmark import Passed
 from console.state.lines import trial_name
 from console.state.model import GroupState, RunState, TrialState
 from console.state.sanitize import sanitize
-from console.state.words import span
+from console.state.words import plural, span
 
 Record = dict[str, Any]
 
@@ -52,15 +52,15 @@ def trial_text(state: RunState, group: GroupState, trial: TrialState, now: float
     if trial.reused:
         said.append("stood from before")
     head = f"{state.bench.done}/{total(state)} {trial_name(group.group, trial.trial)} {sanitize(group.task, 60)}:"
-    parts = [f"{head} {' '.join(sanitize(one, 80) for one in said)}", f"passed {passed_text(state)}"]
+    parts = [f"{head} {' '.join(sanitize(one, 80) for one in said)}", f"passed {passed_text(state, False)}"]
     if now is not None and (left := left_text(state, now)):
         parts.append(left)
     return "; ".join(parts)
 
 
-def passed_text(state: RunState) -> str:
+def passed_text(state: RunState, interval: bool = True) -> str:
     """What passed, with its rule: 12/33 (36.4 %) infra-excluded."""
-    return f"{_share(benchmark.infra_excluded(state))} infra-excluded"
+    return f"{_share(benchmark.infra_excluded(state), interval)} infra-excluded"
 
 
 def left_text(state: RunState, now: float) -> str:
@@ -76,7 +76,7 @@ def progress_line(state: RunState, now: float) -> str:
     b = state.bench
     parts = [f"{b.done} of {total(state)} trials ended, {benchmark.at_work(state)} at work of {b.limit}, {state.phase}"]
     failed, of = benchmark.infra_window(state)
-    parts.append(f"passed {passed_text(state)}")
+    parts.append(f"passed {passed_text(state, False)}")
     if of:
         parts.append(f"infrastructure {failed} of the last {of}")
     if left := left_text(state, now):
@@ -133,7 +133,7 @@ def bench_lines(state: RunState, now: float) -> list[str]:
     which = f", mop-up {b.mop_up} of {b.parent}" if b.mop_up else ""
     lines = [
         f"job      {b.job_dir or '--'}{which}",
-        f"what     {b.dataset or '--'}: {b.tasks} tasks, {b.attempts} attempts each; "
+        f"what     {b.dataset or '--'}: {plural(b.tasks, 'task')}, {plural(b.attempts, 'attempt')} each; "
         f"{', '.join(b.agents[:4]) or '--'}; {', '.join(b.models[:4]) or state.model or '--'}",
     ]
     left = left_text(state, now)
@@ -160,13 +160,13 @@ def total(state: RunState) -> int:
     return max(state.bench.trials, sum(len(group.trials) for group in state.groups.values()))
 
 
-def _share(passed: Passed) -> str:
+def _share(passed: Passed, interval: bool = True) -> str:
     if passed.value is None:
         return "--"
-    interval = ""
-    if passed.low is not None and passed.high is not None:
-        interval = f", 95 % interval {100 * passed.low:.1f} to {100 * passed.high:.1f}"
-    return f"{passed.sum:g}/{passed.of} ({100 * passed.value:.1f} %{interval})"
+    bounds = ""
+    if interval and passed.low is not None and passed.high is not None:
+        bounds = f", 95 % interval {100 * passed.low:.1f} to {100 * passed.high:.1f}"
+    return f"{passed.sum:.6g}/{passed.of} ({100 * passed.value:.1f} %{bounds})"
 
 
 def _passed_record(passed: Passed) -> Record:

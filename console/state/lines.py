@@ -10,7 +10,7 @@ from console.journal import events as ev
 from console.outcomes.classes import SCORED
 from console.state.model import EVENTS_KEPT, EventLine, RunState
 from console.state.sanitize import sanitize as clean
-from console.state.words import BENCHMARK, span
+from console.state.words import BENCHMARK, plural, span
 
 _QUIET = frozenset(
     {ev.TrialTurn, ev.TrialPhase, ev.CaptureStats, ev.SandboxStats, ev.HostStats, ev.StepStarted, ev.GroupStarted}
@@ -186,8 +186,8 @@ def _planned(e: ev.BenchPlanned) -> str:
     agents = f", {len(e.agents)} agents" if len(e.agents) > 1 else ""
     stands = f"; {e.done} stand from before" if e.done else ""
     return (
-        f"{which}{clean(e.dataset or e.job_name)}: {e.tasks} tasks, {e.attempts} attempts each{agents}: {e.trials} "
-        f"trials, {e.concurrency} at once{stands}"
+        f"{which}{clean(e.dataset or e.job_name)}: {plural(e.tasks, 'task')}, {plural(e.attempts, 'attempt')} each"
+        f"{agents}: {plural(e.trials, 'trial')}, {e.concurrency} at once{stands}"
     )
 
 

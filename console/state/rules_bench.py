@@ -10,6 +10,7 @@ from console.outcomes.classes import SCORED
 from console.state.benchmark import WINDOW, at_work
 from console.state.findings import CRITICAL, WARNING, Finding, Look, at, clean, level, name_of, share, span
 from console.state.model import TrialBrief
+from console.state.words import plural
 
 FEWEST = 8
 """Tries that must have ended at a limit before its share of infrastructure failures is judged."""
@@ -115,7 +116,7 @@ def idle_killed(look: Look) -> Iterator[Finding]:
     yield Finding(
         key="bench.idle_killed",
         level=WARNING,
-        text=f"{_number(len(found), 'sandbox', 'es')} went away while the agent worked, {why}",
+        text=f"{plural(len(found), 'sandbox', 'es')} went away while the agent worked, {why}",
         consequence="long trials are cut off, short ones are not: what is left is not a fair sample",
         remedy="give the sandbox a longer idle limit than the agent's time-out (hf-sandbox: --ek job_timeout=2h)",
         figure=float(len(found)),
@@ -236,7 +237,7 @@ def quiet(look: Look) -> Iterator[Finding]:
     longest = max((one.seconds or 0.0 for one in s.recent), default=0.0)
     limit = max(QUIET_SECONDS, QUIET_FACTOR * longest) if busy else limits.progress_seconds
     if for_long >= limit:
-        text = f"{_number(busy, 'trial')} at work, and none" if busy else "no trial is at work, and none"
+        text = f"{plural(busy, 'trial')} at work, and none" if busy else "no trial is at work, and none"
         yield Finding(
             key="run.no_progress",
             level=level(not busy and b.done < b.trials and for_long >= limits.progress_critical_seconds),
@@ -245,10 +246,6 @@ def quiet(look: Look) -> Iterator[Finding]:
             remedy="look at harbor.log in the run directory; after a stop, what has ended stands",
             basis="busy" if busy else "idle",
         )
-
-
-def _number(number: int, word: str, plural: str = "s") -> str:
-    return f"{number} {word}{'' if number == 1 else plural}"
 
 
 def _ended(look: Look) -> list[TrialBrief]:

@@ -9,6 +9,11 @@ END_LOST = "its end cannot be read: the journal is damaged"
 """What is said of a run in that condition: whether it ended in order is not known."""
 
 
+def plural(number: int, word: str, ending: str = "s") -> str:
+    """1 task, 2 tasks."""
+    return f"{number} {word}{'' if number == 1 else ending}"
+
+
 def span(seconds: float) -> str:
     """A length of time in one unit."""
     if seconds < 100:
