@@ -235,8 +235,10 @@ class _Case:
     def _check_lock(self, plan: Plan) -> Refusal | None:
         if self.habits.lock_schema is None or not (self.job_dir / "lock.json").exists():
             return None
-        if self.lock is None:
-            why = f"{self._problems['lock']}; Harbor does not overwrite it"
+        lacks = [name for name in ("n_concurrent_trials", "retry") if name not in (self.lock or {})]
+        if self.lock is None or lacks:
+            said = self._problems["lock"] or f"lock.json lacks {' and '.join(lacks)}"
+            why = f"{said}; Harbor does not overwrite a lock that it cannot read"
             return Refusal(stage="run", error="ValueError", why=why)
         names = {at: name for name, at in self.passes.matched.items()}
         by_name = {entry.name: entry for entry in self.entries}

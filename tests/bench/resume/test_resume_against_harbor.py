@@ -1,0 +1,120 @@
+"""What is predicted of a resume, against what `harbor job resume` of the installed version does with the same copy."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from resume_scenes import SCENES, Said, Site, job_config, outcome_of, prediction_of, write_tasks  # noqa: E402
+
+from console.bench.resume import DEFAULT_FILTER, Prediction, predict  # noqa: E402
+from console.bench.resume.asking import Answer, Question  # noqa: E402
+
+ENVIRONMENT = "console.trials.bwrap:BwrapEnvironment"
+
+
+def drive(what: str, asked: object) -> Any:
+    done = subprocess.run(
+        [sys.executable, str(HERE / "resume_driver.py"), what],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(HERE)},
+        timeout=170,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+def digest(root: Path) -> list[tuple[str, int, int]]:
+    """Everything below a directory, by size and time of change."""
+    return [(str(path), path.lstat().st_mtime_ns, path.lstat().st_size) for path in sorted(root.rglob("*")) + [root]]
+
+
+class Compared:
+    """For each scene the predictions, made first, and the outcome."""
+
+    def __init__(self, root: Path) -> None:
+        self.sites: dict[str, Site] = {}
+        self.asked: dict[str, Prediction] = {}
+        self.read: dict[str, Prediction] = {}
+        self.touched: list[str] = []
+        base = root / "base"
+        write_tasks(base)
+        drive("make", {"config": job_config(ENVIRONMENT), "cwd": str(base)})
+        for number, (name, scene) in enumerate(SCENES.items()):
+            site = Site(root / f"site-{number}")
+            shutil.copytree(base, site.root)
+            scene(site)
+            self.sites[name] = site
+        self._predict()
+        scenes = {name: as_asked(site) for name, site in self.sites.items()}
+        self.outcomes = drive("resume", scenes)
+
+    def _predict(self) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("console.bench.resume.predicting.ask", ask_here)
+            for name, site in self.sites.items():
+                before = digest(site.root)
+                self.asked[name] = told(site)
+                if digest(site.root) != before:
+                    self.touched.append(name)
+            patch.setattr("console.bench.resume.predicting.installed_version", lambda: "")
+            for name, site in self.sites.items():
+                self.read[name] = told(site, version="0.26.0")
+
+    def outcome(self, name: str) -> Said:
+        return outcome_of(self.sites[name], self.outcomes[name])
+
+
+def ask_here(question: Question, cwd: Path) -> Answer:
+    """As in a process of its own, which would load Harbor for each scene anew."""
+    from console.trials.resume_view import View
+
+    with contextlib.chdir(cwd):
+        told = View(json.loads(msgspec.json.encode(question))).run()
+    return msgspec.json.decode(json.dumps(told), type=Answer)
+
+
+def as_asked(site: Site) -> dict[str, Any]:
+    return {"job": str(site.job), "root": str(site.root), "cwd": str(site.cwd), "types": site.types}
+
+
+def told(site: Site, version: str | None = None) -> Prediction:
+    types = DEFAULT_FILTER if site.types is None else site.types
+    return predict(site.job, version=version, filter_types=types, cwd=site.cwd)
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compared]:
+    yield Compared(tmp_path_factory.mktemp("resume"))
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_prediction_and_outcome_agree(compared: Compared, name: str) -> None:
+    prediction = compared.asked[name]
+    assert prediction_of(prediction) == compared.outcome(name), (compared.outcomes[name]["why"], prediction.refusal)
+
+
+@pytest.mark.parametrize("name", [name for name in SCENES if name != "task changed"])
+def test_without_harbor_the_files_tell_the_same(compared: Compared, name: str) -> None:
+    prediction = compared.read[name]
+    assert not prediction.asked
+    assert prediction_of(prediction) == compared.outcome(name), (compared.outcomes[name]["why"], prediction.refusal)
+
+
+def test_a_prediction_touches_nothing(compared: Compared) -> None:
+    assert compared.touched == []
