@@ -84,7 +84,7 @@ class Watch(BaseJobPlugin):  # type: ignore[misc]
         await asyncio.wait_for(self._heard.wait(), GATE_SECONDS)
 
     def _take_custody(self) -> None:
-        """Whatever the job creates from now on is in the ledger first: Harbor's trials are made in tasks of this one."""
+        """Whatever the job creates from now on is in the ledger first: its trials are made in tasks of this one."""
         if self._ledger is not None:
             custodian = Custodian(LedgerWriter(Path(self._ledger)))
             custodian.install()

@@ -36,6 +36,8 @@ from console.trials.job_plugin_protocol import (
 LAST_SECONDS = 10.0
 """For what Harbor said last to be taken in, once it has ended."""
 POLICY_STOP = 4
+HARBORS_OWN = 4
+"""Trials at once of a job that does not say."""
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +60,7 @@ class Course:
         end: Callable[[Cause], None],
     ) -> None:
         self._options, self._harbor, self._emit, self._end = options, harbor, emit, end
-        most = int(options.job.get("n_concurrent_trials") or 4)
+        most = whole(options.job.get("n_concurrent_trials"), HARBORS_OWN)
         self.trials: Trials | None = None
         self.dispatch = Dispatch(most, emit, lambda gate: harbor.send(gate) if self.trials is not None else None)
         self._throttle = ThrottlePolicy(
@@ -182,19 +184,20 @@ class Course:
         trials, code = self.trials, self._harbor.exit_code
         if trials is None:
             return cause or refused(self._failed, code)
-        lost = cause.reason if cause is not None else "Harbor was gone before the trial had ended"
+        why, lost = cause.reason if cause is not None else "Harbor was gone before the trial had ended", 0
         for trial in [trial for trial in trials if trial.try_ >= 0 and not trial.final]:
             ended = await asyncio.to_thread(self._judge.ended, trial.name)
             judged = await asyncio.to_thread(self._judge.look, trial.name)
-            trials.ended(trial, trial.try_, judged, lost="" if ended else lost)
-        if not trials.left and (cause is None or cause == COMPLETED):
+            trials.ended(trial, trial.try_, judged, lost="" if ended else why)
+            lost += not ended
+        if not trials.left and not lost and (cause is None or cause == COMPLETED):
             trials.finish(time.monotonic() - self._began)
             return COMPLETED
         if cause is not None:
             return cause
         if not trials.begun:
             return refused(self._failed, code)
-        return ended_by_itself(self._failed, code, trials.unfinished, self._options.job_dir)
+        return ended_by_itself(self._failed, code, trials.left + lost, self._options.job_dir)
 
     def ended_on_disk(self) -> bool:
         """Whether Harbor wrote the end of the job. Reads a file."""
@@ -203,3 +206,8 @@ class Course:
         with contextlib.suppress(OSError):
             return read_job(Path(self._options.job_dir)).finished
         return False
+
+
+def whole(value: object, default: int) -> int:
+    """A number of the job as far as it is one: what is wrong with the job is for Harbor to say."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else default

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.bench.running.options import BenchOptions
 from console.control.registry import register, socket_path
-from console.engine.benchmark.course import Course
+from console.engine.benchmark.course import Course, whole
 from console.engine.benchmark.dispatch import Dispatch
 from console.engine.benchmark.endpoint import EndpointWatch
 from console.engine.benchmark.harbor import HarborProcess
@@ -157,8 +157,9 @@ class BenchEngine:
             raise
 
     def _started(self, versions: dict[str, str], config: ev.Scalars) -> ev.RunStarted:
-        job = self.options.job
-        models = [str(agent.get("model_name") or "") for agent in job.get("agents") or [] if isinstance(agent, dict)]
+        job, retry = self.options.job, self.options.job.get("retry")
+        agents = [agent for agent in job.get("agents") or () if isinstance(agent, dict)]
+        models = [str(agent.get("model_name") or "") for agent in agents]
         return ev.RunStarted(
             run_id=self.run_id,
             name=self._name,
@@ -170,8 +171,8 @@ class BenchEngine:
             versions=versions,
             config=config,
             steps=1,
-            group_size=int(job.get("n_attempts") or 1),
-            on_failure="retry" if int((job.get("retry") or {}).get("max_retries") or 0) else "drop",
+            group_size=whole(job.get("n_attempts"), 1),
+            on_failure="retry" if isinstance(retry, dict) and whole(retry.get("max_retries"), 0) else "drop",
             resumed_from=0 if self.view.state.engines else None,
             owned=self._owner_fd is not None,
             tunables={"concurrency": self.dispatch.limit},

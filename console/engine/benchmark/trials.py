@@ -91,13 +91,6 @@ class Trials:
         return sum(not trial.final for trial in self)
 
     @property
-    def unfinished(self) -> int:
-        """Trials without a result of their own: not begun, or cut off."""
-        return sum(
-            not trial.final or (trial.told is not None and trial.told.rule == "bench.incomplete") for trial in self
-        )
-
-    @property
     def tasks(self) -> int:
         """Number of tasks."""
         return len({task for task, _, _ in self._known})
