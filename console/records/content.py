@@ -15,14 +15,16 @@ import msgspec
 
 from console.control.messages import Ask, Content, carried
 from console.errors import RecordingError
+from console.records.answer_room import ANSWER_BYTES as ANSWER_BYTES
+from console.records.answer_room import ITEMS as ITEMS
+from console.records.answer_room import Room
 from console.records.calls import RunCalls, is_textless, shortened, tokens_of, turns_of
 from console.records.captured_calls import CapturedTrialFile
 from console.records.redact import redact
-from console.records.trial_files import StepEnds, TrialDirs, TryEnds, names_in, read_block
+from console.records.trajectory_turns import fill_trajectory
+from console.records.trial_files import StepEnds, TrialDirs, TryEnds, job_dirs, names_in, read_block
 from console.records.try_key import try_key
 
-ITEMS = 200
-ANSWER_BYTES = 256 << 10
 LINE_CHARS = 4000
 READ_BYTES = 32 << 20
 """Bytes of captured calls that are read for one answer."""
@@ -45,7 +47,7 @@ class TrialContent:
         """Nothing is opened before the first question."""
         self._run_dir = Path(run_dir)
         self._ends = StepEnds(self._run_dir)
-        self._dirs = TrialDirs(self._run_dir)
+        self._dirs = TrialDirs(self._run_dir / "trials")
         self._calls = RunCalls(self._run_dir)
 
     def answer(self, ask: Ask) -> Content:
@@ -61,10 +63,13 @@ class TrialContent:
             ends = TryEnds()
             content.note = str(error)
         try:
-            keys = self._calls.keys(ask.step)
+            keys = self._calls.keys(ask.step) if not ends.job_dir else set()
             ask = _which_try(ask, keys, ends)
             content.try_ = ask.try_
             content.over = ends.over or ends.stopped or (ask.group, ask.trial, ask.try_) in ends.dirs
+            if ends.job_dir:
+                self._fill_from_job(content, ask, ends)
+                return content
             calls = self._calls.of(ask.step, _key(ask))
             with calls.lock:
                 there = calls.file.refresh()
@@ -79,7 +84,7 @@ class TrialContent:
                     fill = _fill_tokens if ask.kind == "tokens" else _fill_transcript
                     fill(content, ask, calls.file)
             if ask.kind not in ("transcript", "tokens"):
-                self._fill_from_files(content, ask, ends)
+                self._fill_from_files(content, ask, ends, self._dirs)
         except OSError as error:
             content.note = f"it cannot be read: {error.strerror or error}"
         except RecordingError as error:
@@ -90,14 +95,28 @@ class TrialContent:
 
     # --- Harbor's files -----------------------------------------------------------------------------------------
 
-    def _fill_from_files(self, content: Content, ask: Ask, ends: TryEnds) -> None:
+    def _fill_from_job(self, content: Content, ask: Ask, ends: TryEnds) -> None:
+        """Of a benchmark's trial, whose calls are not captured: its transcript is what the agent wrote of itself."""
         recorded = ends.dirs.get((ask.group, ask.trial, ask.try_))
-        name, content.note = self._dirs.locate(recorded, _key(ask))
+        if ask.kind == "tokens":
+            content.over, content.note = True, "the tokens of a benchmark are not captured"
+        elif not recorded:
+            content.note = "nothing is there" if content.over else "where Harbor keeps it is told when the trial ends"
+        elif ask.kind == "transcript":
+            fill_trajectory(content, ask, recorded, job_dirs(self._run_dir, ends.job_dir))
+        else:
+            self._fill_from_files(content, ask, ends, job_dirs(self._run_dir, ends.job_dir))
+        if content.more:
+            content.over = False
+
+    def _fill_from_files(self, content: Content, ask: Ask, ends: TryEnds, dirs: TrialDirs) -> None:
+        recorded = ends.dirs.get((ask.group, ask.trial, ask.try_))
+        name, content.note = dirs.locate(recorded, _key(ask))
         if name is None:
             if content.over and not recorded:
                 content.note = "Harbor has no files of this try"
             return
-        with self._dirs.open(name) as directory:
+        with dirs.open(name) as directory:
             if directory is None:
                 content.note = "Harbor's directory of this trial is gone"
             elif ask.kind == "result":
@@ -107,35 +126,12 @@ class TrialContent:
                 if not content.lines and ask.cursor <= 0:
                     content.note = "the log is empty so far"
             else:
-                with self._verifier_files(name) as files:
+                with _verifier_files(dirs, name) as files:
                     _fill_lines(content, ask, files)
                 if not content.lines and ask.cursor <= 0:
                     content.note = (
                         "the verifier has written nothing" if content.over else "the verifier has not run yet"
                     )
-
-    def _verifier_files(self, name: str) -> _OpenFiles:
-        """The verifier's files, of multi-step trials those of each step; the tests' output before the rest."""
-        files = _OpenFiles()
-        try:
-            self._add_files(files, name, "verifier")
-            with self._dirs.open(name, "steps") as steps:
-                for step in names_in(steps) if steps is not None else []:
-                    self._add_files(files, name, "steps", step, "verifier")
-        except BaseException:
-            files.close()
-            raise
-        return files
-
-    def _add_files(self, files: _OpenFiles, *parts: str) -> None:
-        with self._dirs.open(*parts) as directory:
-            if directory is None:
-                return
-            kept = os.dup(directory)
-            files.descriptors.append(kept)
-            label = "/".join(parts[1:])
-            named = [(name, kept, f"{label}/{name}") for name in sorted(names_in(directory), key=_place_of_file)]
-            files.files += named[: FILES_SHOWN - len(files.files)]
 
 
 _File = tuple[str, int, str]
@@ -165,19 +161,29 @@ class _OpenFiles:
         self.descriptors.clear()
 
 
-class _Room:
-    """What still fits into an answer."""
+def _verifier_files(dirs: TrialDirs, name: str) -> _OpenFiles:
+    """The verifier's files, of multi-step trials those of each step; the tests' output before the rest."""
+    files = _OpenFiles()
+    try:
+        _add_files(files, dirs, name, "verifier")
+        with dirs.open(name, "steps") as steps:
+            for step in names_in(steps) if steps is not None else []:
+                _add_files(files, dirs, name, "steps", step, "verifier")
+    except BaseException:
+        files.close()
+        raise
+    return files
 
-    def __init__(self, limit: int) -> None:
-        self._items, self._bytes, self._empty = max(1, min(limit, ITEMS)), ANSWER_BYTES, True
 
-    def take(self, item: object) -> bool:
-        """Whether the item fits, and takes its room; the first one always does."""
-        size = len(msgspec.json.encode(item)) + 1
-        if self._items < 1 or (size > self._bytes and not self._empty):
-            return False
-        self._items, self._bytes, self._empty = self._items - 1, self._bytes - size, False
-        return True
+def _add_files(files: _OpenFiles, dirs: TrialDirs, *parts: str) -> None:
+    with dirs.open(*parts) as directory:
+        if directory is None:
+            return
+        kept = os.dup(directory)
+        files.descriptors.append(kept)
+        label = "/".join(parts[1:])
+        named = [(name, kept, f"{label}/{name}") for name in sorted(names_in(directory), key=_place_of_file)]
+        files.files += named[: FILES_SHOWN - len(files.files)]
 
 
 def _key(ask: Ask, try_: int | None = None) -> str:
@@ -197,7 +203,7 @@ def _which_try(ask: Ask, keys: set[str], ends: TryEnds) -> Ask:
 
 
 def _fill_transcript(content: Content, ask: Ask, file: CapturedTrialFile) -> None:
-    room, left, behind = _Room(ask.limit), READ_BYTES, file.endings
+    room, left, behind = Room(ask.limit), READ_BYTES, file.endings
     again, cursor = _cursor(ask, file)
     position, skip = cursor >> _TURN_BITS, cursor & ((1 << _TURN_BITS) - 1)
     if cursor < 0:
@@ -233,7 +239,7 @@ def _fill_transcript(content: Content, ask: Ask, file: CapturedTrialFile) -> Non
 
 
 def _fill_tokens(content: Content, ask: Ask, file: CapturedTrialFile) -> None:
-    room = _Room(ask.limit)
+    room = Room(ask.limit)
     # The cursor knows its call, so that the last one stays the same while others come.
     again, cursor = _cursor(ask, file)
     number, start = (cursor >> _TOKEN_BITS) - 1, cursor & ((1 << _TOKEN_BITS) - 1)
@@ -284,7 +290,7 @@ def _fill_lines(content: Content, ask: Ask, files: list[_File]) -> None:
 
     While the trial runs, only the file that grows is read: the others are complete when it ends.
     """
-    room = _Room(max(2, ask.limit))  # a heading is not alone
+    room = Room(max(2, ask.limit))  # a heading is not alone
     place, offset = ask.cursor >> _FILE_BITS, ask.cursor & ((1 << _FILE_BITS) - 1)
     if ask.cursor < 0:
         place, offset = 0, -TAIL_BYTES
@@ -319,7 +325,7 @@ def _whole_lines(data: bytes, size: int) -> tuple[int, bytes]:
     return 0, data
 
 
-def _put_lines(content: Content, room: _Room, data: bytes, offset: int, at_end: bool) -> int:
+def _put_lines(content: Content, room: Room, data: bytes, offset: int, at_end: bool) -> int:
     """Put whole lines into the answer; the offset behind them. A last line without an end waits for it."""
     start = 0
     while start < len(data):
@@ -340,7 +346,7 @@ def _put_lines(content: Content, room: _Room, data: bytes, offset: int, at_end: 
     return offset + min(start, len(data))
 
 
-def _put(content: Content, room: _Room, line: str) -> bool:
+def _put(content: Content, room: Room, line: str) -> bool:
     if room.take(line):
         content.lines.append(line)
         return True
@@ -362,7 +368,7 @@ def _fill_result(content: Content, ask: Ask, directory: int) -> None:
     except (ValueError, RecursionError):
         content.note = "the result is not JSON" + ("" if content.over else " yet")
         return
-    room = _Room(ask.limit)
+    room = Room(ask.limit)
     lines = text.encode("utf-8", "replace").decode().split("\n")
     start = max(0, len(lines) - ask.limit) if ask.cursor < 0 else ask.cursor
     for line in lines[start:]:

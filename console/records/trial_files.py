@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from console.journal.events import Event, RunFinished, RunStarted, StepFinished, TrialFinished
+from console.journal.events import BenchPlanned, Event, RunFinished, RunStarted, StepFinished, TrialFinished
 from console.journal.reader import Journal
 from console.records.regular import open_regular
 
@@ -36,6 +36,7 @@ class TryEnds(msgspec.Struct):
     Attributes:
         dirs: of each try that has, Harbor's directory or None; over: all have; stopped: the engine ended before.
         seq: the last event that was taken in; checked: when, `time.monotonic()`.
+        job_dir: Harbor's job directory, of a benchmark; empty for a training.
     """
 
     dirs: dict[Try, str | None] = {}
@@ -43,6 +44,7 @@ class TryEnds(msgspec.Struct):
     stopped: bool = False
     seq: int = 0
     checked: float = 0.0
+    job_dir: str = ""
 
 
 class StepEnds:
@@ -84,6 +86,8 @@ class StepEnds:
             elif isinstance(event, StepFinished) and event.step == step:
                 known.over = True
                 break
+            elif isinstance(event, BenchPlanned):
+                known.job_dir = event.job_dir
             elif isinstance(event, RunStarted | RunFinished):
                 known.stopped = isinstance(event, RunFinished)
         known.dirs = dirs
@@ -101,10 +105,11 @@ def _begin(rows: list[Event], step: int) -> int:
 
 
 class TrialDirs:
-    """Finds a try's directory below the run's trials directory, also while it runs. Safe to call from threads."""
+    """Finds a try's directory below `root`, the run's trials directory or Harbor's job directory, also while the try
+    runs if its name bears the try's key. Safe to call from threads."""
 
-    def __init__(self, run_dir: Path) -> None:
-        self.root = run_dir / "trials"
+    def __init__(self, root: Path) -> None:
+        self.root = root
         self._names: list[str] = []
         self._listed = -LIST_SECONDS
         self._lock = threading.Lock()
@@ -158,6 +163,12 @@ class TrialDirs:
         finally:
             if fd is not None:
                 os.close(fd)
+
+
+def job_dirs(run_dir: Path, job_dir: str) -> TrialDirs:
+    """The trials of a benchmark: in its job directory, or, when that was moved together with the run, beside it."""
+    recorded = Path(job_dir)
+    return TrialDirs(recorded if recorded.is_dir() else run_dir.absolute().parent / recorded.name)
 
 
 def is_name(text: str) -> bool:
