@@ -158,7 +158,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("theme", ("T",), "T", "theme", "the next theme", rank=40),
     # --- job directories of benchmarks ---
     Action("bench_mark", ("space",), "space", "mark", "mark the trial, or all of the row, for the mop-up; again to "
-           "unmark", "bench", rank=5, pages=_FAILURES),
+           "unmark", "bench", rank=5, pages=(*_FAILURES, "verdict", "task")),
     Action("mark_all", ("a",), "a", "all", "mark everything in the list", "bench", rank=6, pages=_FAILURES),
     Action("clear_marks", ("C",), "C", "", "clear all marks", "bench", rank=62, pages=_BENCH),
     Action("mop_up", ("R",), "R", "mop up", "what a mop-up of the marked trials would run, and start it", "bench",

@@ -38,6 +38,7 @@ class BenchDesk(Desk):
 
     Attributes:
         survey: what was read last, None before; trouble: why the last reading failed, empty when it did not.
+        readings: how often something was read: it changes with `survey`.
         marks: directories of marked trials; on_second: triage, tally and mop-up are about the run compared with.
         command: what is to be run after the screen has closed, arguments of `quarterdeck bench`; empty for nothing.
         print_only: the command is to be printed instead.
@@ -51,6 +52,7 @@ class BenchDesk(Desk):
         self.reader = reader
         self.survey: Survey | None = None
         self.trouble = ""
+        self.readings = 0
         self.marks: set[str] = set()
         self.on_second = False
         self.command: tuple[str, ...] = ()
@@ -131,6 +133,7 @@ class BenchDesk(Desk):
     def take(self, survey: Survey) -> None:
         """Show this from now on; marks of trials that are gone are gone."""
         self.survey = survey
+        self.readings += 1
         self._by_path = {seen.path: seen for seen in survey.trials}
         self.marks &= self._by_path.keys()
         self._tallies, self._pairs = {}, {}

@@ -1,18 +1,21 @@
-"""What a mop-up of the marked trials would run: the plan, and the command that does it. Reads lineage files only."""
+"""What a mop-up of the marked trials would run, and the command that does it: the plan of `bench mop-up` itself."""
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from console.bench.mop_up.choice import DEFAULT_CLASSES, Attempt, Choice, Note, Wish, attempts_of, choose
-from console.bench.mop_up.family import Family, family_of, left_out
+from console.bench.mop_up.choice import DEFAULT_CLASSES, Attempt, Note, Wish, attempts_of, choose
+from console.bench.mop_up.family import family_of
+from console.bench.mop_up.plan import Plan, make_plan
+from console.bench.rows import Identity
+from console.bench.rules.user import UserRules
 from console.errors import UsageError
 from console.outcomes.classes import OutcomeClass
+from console.records.redact import redact
 from console.state.sanitize import sanitize
 from console.tui.bench.reading import Seen, Side
 from console.tui.text import Line, Span, cell, line, wrap
@@ -20,25 +23,26 @@ from console.tui.text import Line, Span, cell, line, wrap
 _ASKED_ELSEWHERE = (OutcomeClass.COMPLETED, OutcomeClass.CONFIGURATION)
 """Classes that a mark alone does not choose: graded ones need --force, wrong options --mended."""
 NOT_NAMED = "not named by --task"
-"""Why `choose` leaves out what nobody asked for."""
+"""Why what nobody asked for is left out."""
 _SHOWN = 400
 
 
 @dataclass(frozen=True)
-class Plan:
-    """One job's mop-up.
+class MopUp:
+    """The mop-up of one run.
 
     Attributes:
-        root: its directory; arguments: of `quarterdeck bench`, the directory among them.
-        choice: what would run and what is left out; marked: trials of the job that are marked; unread: mop-ups beside
-            it that were not read, so that the command may choose less.
+        root: the job's directory; arguments: of `quarterdeck bench`, the directory among them.
+        plan: what would run and what is left out, None where there can be none, and `trouble` says why.
+        marked: trials of the run that are marked; graded: those of them that are completed, which stand.
     """
 
     root: Path
     arguments: tuple[str, ...]
-    choice: Choice
-    marked: int
-    unread: tuple[Path, ...] = ()
+    plan: Plan | None
+    trouble: str = ""
+    marked: int = 0
+    graded: int = 0
 
     @property
     def command(self) -> str:
@@ -46,99 +50,125 @@ class Plan:
         return f"quarterdeck bench {shlex.join(self.arguments)}"
 
 
-def plans(side: Side, marks: Collection[str], rules: str = "") -> list[Plan]:
-    """A plan for each job that has something marked, or for each job when nothing is.
+@dataclass(frozen=True)
+class _Run:
+    """Jobs that measured the same: a job with its mop-ups, and those that repeat it by hand."""
 
-    Args:
-        rules: path of the rule file that judged, "" without one.
+    roots: tuple[Path, ...]
+    mop_ups: frozenset[str]
+    jobs: frozenset[str]
+
+
+def mop_ups(side: Side, marks: Collection[str], rules: UserRules | None = None, cache: bool = True) -> list[MopUp]:
+    """The mop-up of each run that has something marked, or of each run when nothing is. Reads the directories.
 
     Raises:
         UsageError: a job that can have no mop-up: a single trial, one whose parent is gone.
     """
     marked = [seen for seen in side.trials if seen.path in marks]
-    families: dict[Path, Family] = {}
-    root_of: dict[str, Path] = {}
-    jobs = {seen.row.job for seen in marked} if marked else {str(job.path) for job in side.jobs}
-    for job in sorted(jobs):
-        family = family_of(Path(job))
-        families[family.root] = family
-        root_of[job] = family.root
-    by_root: dict[Path, list[Seen]] = defaultdict(list)
-    for seen in marked:
-        by_root[root_of[seen.row.job]].append(seen)
-    unread = left_out(job.path for job in side.jobs)
-    return [_plan(side, family, by_root.get(root, []), rules, unread) for root, family in families.items()]
+    out = []
+    for run in _runs(side):
+        some = [seen for seen in marked if os.path.realpath(seen.row.job) in run.jobs]
+        if some or not marked:
+            out.append(_mop_up(side, run, some, rules, cache))
+    return out
 
 
-def _plan(side: Side, family: Family, marked: Sequence[Seen], rules: str, unread: Iterable[Path]) -> Plan:
-    members = {os.path.realpath(path) for path in family.paths}
-    attempts = [one for one in _attempts(side, family) if os.path.realpath(os.path.dirname(one.trial)) in members]
+def _runs(side: Side) -> list[_Run]:
+    """The jobs by what they measured, each run's in the order of merging."""
+    order = list(dict.fromkeys([*(job for group in side.merged.groups for job in group.jobs),
+                                *(str(job.path) for job in side.jobs)]))  # fmt: skip
+    measured: dict[str, set[Identity]] = {job: set() for job in order}
+    for row in side.merged.rows:
+        measured[row.job].add(row.group)
+    families = {job: family_of(Path(job)) for job in order}
+    by_what: dict[frozenset[Identity], dict[str, None]] = {}
+    for job in order:
+        root = str(families[job].root)
+        by_what.setdefault(frozenset(measured.get(root) or measured[job]), {})[job] = None
+    return [
+        _Run(
+            roots=tuple(dict.fromkeys(families[job].root for job in jobs)),
+            mop_ups=frozenset(os.path.realpath(each.path) for job in jobs for each in families[job].mop_ups),
+            jobs=frozenset(os.path.realpath(job) for job in jobs),
+        )
+        for jobs in by_what.values()
+    ]
+
+
+def _mop_up(side: Side, run: _Run, marked: Sequence[Seen], rules: UserRules | None, cache: bool) -> MopUp:
     tasks = tuple(dict.fromkeys(seen.whole or seen.task for seen in marked))
-    classes = _classes(attempts, tasks, {seen.path for seen in marked})
-    arguments = ["mop-up", str(family.root)]
+    classes = _classes(side, run, tasks, {seen.path for seen in marked})
+    arguments = ["mop-up", *map(str, run.roots)]
     arguments += [part for name, _ in classes for part in ("--class", name)]
     arguments += [part for task in tasks for part in ("--task", task)]
-    arguments += ["--rules", os.path.abspath(rules)] if rules else []
-    choice = (
-        choose(attempts, Wish(classes=classes, tasks=tasks)) if attempts else Choice(chosen=(), left=(), standing=0)
-    )
-    others = tuple(path for path in unread if path in family.paths)
-    return Plan(family.root, tuple(arguments), choice, len(marked), others)
+    arguments += ["--rules", os.path.abspath(rules.path)] if rules is not None else []
+    plan, trouble = None, ""
+    try:
+        plan = make_plan(run.roots, Wish(classes=classes, tasks=tasks), rules=rules, cache=cache)
+    except UsageError as error:
+        trouble = str(error)
+    graded = sum(seen.row.outcome is OutcomeClass.COMPLETED for seen in marked)
+    return MopUp(run.roots[0], tuple(arguments), plan, trouble, len(marked), graded)
 
 
-def _attempts(side: Side, family: Family) -> list[Attempt]:
-    notes = [Note(seen.whole, seen.rule, seen.evidence.text, seen.evidence.file) for seen in side.trials]
-    again = {os.path.realpath(each.path) for each in family.mop_ups}
-    return attempts_of(side.merged, notes, [str(job.path) for job in side.jobs if os.path.realpath(job.path) in again])
-
-
-def _classes(
-    attempts: Sequence[Attempt], tasks: tuple[str, ...], marked: Collection[str]
-) -> tuple[tuple[str, str], ...]:
+def _classes(side: Side, run: _Run, tasks: tuple[str, ...], marked: Collection[str]) -> tuple[tuple[str, str], ...]:
     """Classes of the marked trials that are not chosen unless they are named; a mark names them."""
     if not tasks:
         return ()
-    left = choose(attempts, Wish(tasks=tasks)).left
-    names = {one.outcome.value for one in left if one.trial in marked and one.outcome not in _ASKED_ELSEWHERE}
-    return tuple((name, "*") for name in sorted(names))
+    notes = [Note(seen.whole, seen.rule, seen.evidence.text, seen.evidence.file) for seen in side.trials]
+    again = [str(job.path) for job in side.jobs if os.path.realpath(job.path) in run.mop_ups]
+    attempts = [one for one in attempts_of(side.merged, notes, again) if one.trial in marked]
+    left = choose(attempts, Wish()).left
+    return tuple((name, "*") for name in sorted({one.outcome.value for one in left if not _elsewhere(one)}))
 
 
-def plan_lines(plan: Plan, cells: int) -> list[Line]:
+def _elsewhere(one: Attempt) -> bool:
+    return one.outcome in _ASKED_ELSEWHERE or one.final or one.cause == "running"
+
+
+# --- as lines ---
+
+
+def mop_up_lines(found: MopUp, cells: int) -> list[Line]:
     """What would run and why, what is left out and why, and the command, in lines of at most `cells`."""
+    out = [line(Span(f" {_end(str(found.root), cells - 2)}", "title"))]
+    plan = found.plan
+    if plan is None:
+        return out + _said(found.trouble, cells, "limit")
     chosen, left = plan.choice.chosen, [one for one in plan.choice.left if one.why != NOT_NAMED]
-    tasks = len({one.short for one in chosen})
-    asked = (
-        f"of {_amount(plan.marked, 'marked trial')}: {_amount(len(chosen), 'attempt')} of {_amount(tasks, 'task')}"
-        if plan.marked
-        else f"nothing is marked, so the usual choice ({DEFAULT_CLASSES}): {_amount(len(chosen), 'attempt')} of "
-        f"{_amount(tasks, 'task')}"
-    )
-    out = [line(Span(f" {_end(str(plan.root), cells - 2)}", "title"))]
-    out += _said(asked, cells, "bold")
-    if plan.unread:
-        names = ", ".join(path.name for path in plan.unread[:4])
-        out += _said(f"! mop-ups beside it were not read ({names}): name them too, what they mended may be chosen here",
-                     cells, "limit+bold")  # fmt: skip
-    out.append(())
-    if chosen:
-        out.append(line(Span(" would run", "title")))
-        out += _rows(chosen, cells, "")
-    else:
-        out += _said("nothing would run", cells, "bold")
+    amount = f"{_amount(len(chosen), 'attempt')} of {_amount(len({one.short for one in chosen}), 'task')}"
+    asked = f"of {_amount(found.marked, 'marked trial')}" if found.marked else f"nothing marked: {DEFAULT_CLASSES}"
+    out += _said(f"{asked}: {amount}", cells, "bold")
+    out += [one for text in (*plan.problems, *plan.notes) for one in _said(str(redact(text)), cells, "limit")]
+    out += [(), line(Span(" would run", "title"))] if chosen else [(), *_said("nothing would run", cells, "bold")]
+    out += _rows(chosen, cells, "")
     if left:
-        out += [(), line(Span(f" left out: {_amount(len(left), 'attempt')}", "title"))]
-        out += _rows(left, cells, "muted")
-    if len(left) < len(plan.choice.left):
-        others = _amount(len(plan.choice.left) - len(left), "further attempt")
-        out += [(), *_said(f"{others} that did not complete: of tasks without a mark", cells)]
-    if plan.choice.standing:
-        stands = "stands" if plan.choice.standing == 1 else "stand"
-        said = f"{_amount(plan.choice.standing, 'completed attempt')} {stands}: never run again by class"
-        out += [(), *_said(said, cells)]
-    if chosen:
-        out += [(), line(Span(" command", "title"))]
-        out += _said(sanitize(plan.command, limit=4000), cells, "key")
+        out += [(), line(Span(f" left out: {_amount(len(left), 'attempt')}", "title")), *_rows(left, cells, "muted")]
+    out.append(())
+    out += [one for text in _stands(found, plan, len(left)) for one in _said(text, cells)]
+    if plan.jobs:
+        out += [(), line(Span(" new jobs", "title"))]
+        for job in plan.jobs:
+            out += _said(f"{job.path}: {_amount(job.trials, 'trial')}", cells)
+        out += [(), line(Span(" command", "title")), *_said(found.command, cells, "key")]
     return out
+
+
+def _stands(found: MopUp, plan: Plan, left: int) -> Iterable[str]:
+    """What is not run again, beside the table."""
+    if left < len(plan.choice.left):
+        others = _amount(len(plan.choice.left) - left, "further attempt")
+        yield f"{others} that did not complete: of tasks without a mark"
+    if found.graded:
+        stands = "is graded and stands" if found.graded == 1 else "are graded and stand"
+        why = "to roll such a one again inflates a figure; `bench mop-up DIR --task NAME --force` does it all the same"
+        yield f"{_amount(found.graded, 'marked trial')} {stands}: {why}"
+    if plan.choice.standing and not found.marked:
+        stands = "stands" if plan.choice.standing == 1 else "stand"
+        yield f"{_amount(plan.choice.standing, 'completed attempt')} {stands}: never run again by class"
+    if plan.lost:
+        yield f"{_amount(plan.lost, 'planned attempt')} left nothing on disk, and no file tells of which tasks"
 
 
 def _rows(attempts: Sequence[Attempt], cells: int, role: str) -> list[Line]:
@@ -169,12 +199,12 @@ def _amount(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def refuse_none(found: Sequence[Plan]) -> Plan:
-    """The only plan that runs something. Raises UsageError where there is none, or where there are several."""
-    ready = [plan for plan in found if plan.choice.chosen]
+def the_one(found: Sequence[MopUp]) -> MopUp:
+    """The only one that runs something. Raises UsageError where there is none, or where there are several."""
+    ready = [one for one in found if one.plan is not None and one.plan.jobs]
     if not ready:
-        raise UsageError("a mop-up would run nothing")
+        raise UsageError(next((one.trouble for one in found if one.trouble), "a mop-up would run nothing"))
     if len(ready) > 1:
-        names = ", ".join(plan.root.name for plan in ready[:4])
-        raise UsageError(f"one job at a time can be mopped up, and this is about {len(ready)} ({names}): mark in one")
+        names = ", ".join(one.root.name for one in ready[:4])
+        raise UsageError(f"one run at a time can be mopped up, and this is about {len(ready)} ({names}): mark in one")
     return ready[0]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from console.state.sanitize import sanitize
 from console.tui.bench.aside import Later
-from console.tui.bench.mopping import Plan, plan_lines, plans, refuse_none
+from console.tui.bench.mopping import MopUp, mop_up_lines, mop_ups, the_one
 from console.tui.bench.pages.listing import bench, top_line, trouble_lines
 from console.tui.layout import Box
 from console.tui.pages.page import Painted
@@ -29,7 +29,7 @@ class MopPage(ReadingPage):
     def __init__(self, desk: BenchDesk) -> None:
         super().__init__(desk)
         self._text = LongText(follow=False)
-        self._plans: Later[list[Plan]] | None = None
+        self._plans: Later[list[MopUp]] | None = None
         self._of: tuple[object, ...] = ()
         self._made: tuple[object, ...] = ()
 
@@ -48,13 +48,12 @@ class MopPage(ReadingPage):
         side = desk.side
         if side is None:
             return
-        wanted = (id(side), frozenset(desk.marks))
+        wanted = (desk.readings, desk.on_second, frozenset(desk.marks))
         if wanted == self._of and self._plans is not None:
             return
         self._of = wanted
-        marks, rules = frozenset(desk.marks), desk.reader.wanted.rules
-        path = rules.path if rules is not None else ""
-        self._plans = later = Later(lambda: plans(side, marks, path))
+        marks, asked = frozenset(desk.marks), desk.reader.wanted
+        self._plans = later = Later(lambda: mop_ups(side, marks, asked.rules, asked.cache))
 
         async def come() -> None:
             await later.come()
@@ -84,7 +83,7 @@ class MopPage(ReadingPage):
         later = self._plans
         found = later.value if later is not None else None
         trouble = later.trouble if later is not None else ""
-        wanted = (id(found), cells, trouble)
+        wanted = (self._of, found is not None, cells, trouble)
         if wanted == self._made:
             return
         self._made = wanted
@@ -94,7 +93,7 @@ class MopPage(ReadingPage):
                 line(Span(f" {sanitize(trouble, limit=300) or 'reading ...'}", "limit" if trouble else "muted"))
             )
         for at, plan in enumerate(found or ()):
-            lines += [(), *plan_lines(plan, cells)] if at else plan_lines(plan, cells)
+            lines += [(), *mop_up_lines(plan, cells)] if at else mop_up_lines(plan, cells)
         self._text.replace(lines)
 
     async def do_open(self) -> None:
@@ -103,15 +102,14 @@ class MopPage(ReadingPage):
         if later is None or later.value is None:
             desk.say(later.trouble if later is not None and later.trouble else "the plan is not there yet", "limit")
             return
-        plan = refuse_none(later.value)
-        await self._begin(plan)
+        await self._begin(the_one(later.value))
 
     do_mop_up = do_open
 
-    async def _begin(self, plan: Plan) -> None:
+    async def _begin(self, plan: MopUp) -> None:
         desk = bench(self)
         if not desk.print_only:
-            count = len(plan.choice.chosen)
+            count = len(plan.plan.choice.chosen) if plan.plan is not None else 0
             text = (
                 f"This screen closes, and in this terminal runs:\n\n{sanitize(plan.command, limit=1500)}\n\n"
                 f"It shows its plan of {count:,} attempt{'' if count == 1 else 's'} and asks once more before anything "

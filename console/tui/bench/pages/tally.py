@@ -81,7 +81,7 @@ class TallyPage(ReadingPage):
         elif later.value is None:
             wanted = ("counting", later.trouble)
         else:
-            wanted = (id(later.value), cells)
+            wanted = (bench(self).readings, bench(self).on_second, cells)
         if wanted == self._made:
             return
         self._made = wanted

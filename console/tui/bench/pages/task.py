@@ -131,6 +131,12 @@ class TaskPage(ListPage[TaskRow]):
         self._right = column > self._left_cells
         self.click_row(row - 3 - len(trouble_lines(bench(self))))
 
+    def do_bench_mark(self) -> None:
+        """Mark the selected trial, or take its mark away."""
+        seen = self.seen
+        if seen is not None:
+            bench(self).toggle([seen])
+
     def do_open(self) -> None:
         """The verdict of the selected trial."""
         seen = self.seen

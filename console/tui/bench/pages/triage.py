@@ -45,7 +45,13 @@ class TriagePage(ListPage[CauseRow]):
         if side is None:
             return []
         marks = desk.marks
-        wanted = (id(side), self.filter, self._sort, frozenset(marks) if "status" in self.filter.text else None)
+        wanted = (
+            desk.readings,
+            desk.on_second,
+            self.filter,
+            self._sort,
+            frozenset(marks) if "status" in self.filter.text else None,
+        )
         if wanted != self._made:
             self._made = wanted
             self._rows = cause_rows(side, self.filter, self._sort, lambda seen: fields(seen, seen.path in marks))

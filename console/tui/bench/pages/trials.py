@@ -55,9 +55,9 @@ class TrialsPage(ListPage[Seen]):
         if side is None or not self._of:
             return []
         marks = frozenset(desk.marks) if "status" in self.filter.text else None
-        wanted = (id(side), self._of, self._before, self.filter, self._sort, marks)
+        wanted = (desk.readings, desk.on_second, self._of, self._before, self.filter, self._sort, marks)
         if wanted != self._made:
-            if self._made[:3] != wanted[:3]:
+            if self._made[:4] != wanted[:4]:
                 made = cause_rows(side, self._before, "attention", lambda seen: fields(seen, seen.path in desk.marks))
                 self._group = next((row.trials for row in made if row.key == self._of), ())
             self._made = wanted

@@ -34,7 +34,7 @@ class VerdictPage(ReadingPage):
         self._text = LongText(follow=False)
         self._path = ""
         self._around: tuple[str, ...] = ()
-        self._cells = 80
+        self._cells, self._reading = 80, 0
         self._close: Later[Close] | None = None
         self._made: tuple[object, ...] = ()
 
@@ -62,7 +62,8 @@ class VerdictPage(ReadingPage):
         desk, seen = bench(self), self.seen
         if seen is None or desk.survey is None:
             return
-        if self._close is None:
+        if self._close is None or self._reading != desk.readings:
+            self._reading = desk.readings
             jobs = [job for side in desk.survey.sides for job in side.jobs]
             job = next((job for job in jobs if str(job.path) == seen.row.job), None)
             rules = desk.reader.wanted.rules
@@ -91,7 +92,7 @@ class VerdictPage(ReadingPage):
             lines = [line(Span(f" {trouble or 'reading ...'}", "infra" if trouble else "muted"))]
         else:
             marked = seen.path in desk.marks
-            wanted = (id(close.value), marked, cells)
+            wanted = (self._path, self._reading, marked, cells)
             if wanted != self._made:
                 lines = close_up(seen, close.value, desk.scene().marks, desk.ascii, marked, cells)
         if wanted != self._made:

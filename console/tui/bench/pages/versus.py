@@ -119,7 +119,7 @@ class VersusPage(ListPage[FlipRow]):
     def _sync(self, cells: int) -> None:
         one, later = self.comparison, bench(self).pairs(self.mode)
         trouble = later.trouble if later is not None else ""
-        wanted = (id(one), cells, trouble, later is None)
+        wanted = (bench(self).readings, self.mode, self._pair, cells, one is None, trouble, later is None)
         if wanted == self._made:
             return
         self._made = wanted
