@@ -161,11 +161,12 @@ def _told(key: str, values: Mapping[str, Any]) -> str:
     if key not in values:
         return ""
     value = values[key]
-    if ".env." in key and not (isinstance(value, str) and _TEMPLATE.fullmatch(value)):
-        name = key.rsplit(".", 1)[-1]
-        if not _ENDPOINT_ENV.fullmatch(name):
-            return HIDDEN
-    return str(redact(value if isinstance(value, str) else repr(value), key.rsplit(".", 1)[-1]))[:300]
+    if isinstance(value, str) and _TEMPLATE.fullmatch(value):
+        return value
+    name = key.rsplit(".", 1)[-1]
+    if ".env." in key and not _ENDPOINT_ENV.fullmatch(name):
+        return HIDDEN
+    return str(redact(value if isinstance(value, str) else repr(value), name))[:300]
 
 
 def _check(changes: Sequence[Change], *, force: bool) -> None:
