@@ -59,6 +59,8 @@ def continue_lines(prediction: Prediction, width: int) -> Iterator[str]:
     if prediction.runs:
         tasks = list(dict.fromkeys(planned.task for planned in prediction.runs))
         yield from paragraph(_some(tasks), width, _label("runs"))
+    for line in prediction.refusal.differs if prediction.refusal is not None else ():
+        yield from paragraph(line, width, _label("differs"))
     for line in prediction.unsure:
         yield from paragraph(line, width, _label("unsure"))
 

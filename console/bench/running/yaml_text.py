@@ -36,13 +36,16 @@ def read_text(text: str) -> Any:
     """
     if len(text) > LARGEST:
         raise TextError(f"it has {len(text):,} characters, and {LARGEST:,} are allowed")
-    loader = _Loader(text)
     try:
-        node = loader.get_single_node()
-        if node is None:
-            return None
-        _bounded(node)
-        return _plain(loader.construct_document(node))
+        loader = _Loader(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return None
+            _bounded(node)
+            return _plain(loader.construct_document(node))
+        finally:
+            loader.dispose()
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         where = f" at line {mark.line + 1}" if mark is not None else ""
@@ -55,8 +58,6 @@ def read_text(text: str) -> Any:
         raise TextError(f"a value cannot be read: {' '.join(str(problem).split())[:200]}") from None
     except RecursionError:
         raise TextError(f"it is nested deeper than {DEEPEST} levels") from None
-    finally:
-        loader.dispose()
 
 
 def read_json(text: str) -> Any:
