@@ -23,7 +23,7 @@ AWARE_RULE = "error-aware: every failure is 0, infrastructure too"
 def bench_title(scene: Scene) -> tuple[str, str]:
     """Left and right part of the pane's title."""
     b = scene.state.bench
-    name = sanitize(b.dataset or b.job_name, limit=30)
+    name = sanitize(b.dataset.rstrip("/").rpartition("/")[2] or b.job_name, limit=30)
     return f"Benchmark  {name}" if name else "Benchmark", f"mop-up {b.mop_up}" if b.mop_up else ""
 
 
@@ -92,8 +92,10 @@ def money(cost: float | None) -> str:
 def endpoint_spans(scene: Scene) -> list[Span]:
     """How the model's endpoint answers."""
     g = scene.state.gateway
+    if not scene.state.gateway_url and not g.probed:
+        return [Span("not known", "muted")]
     if scene.dead or g.reachable is None:
-        return [Span("unknown" if g.probed else "not asked", "muted")]
+        return [Span("unknown" if g.probed else "not asked yet", "muted")]
     if g.reachable is False:
         return [Span("DOWN", "alert"), Span(f" {clock(scene.now - g.since)}")]
     latency = "" if g.latency_ms is None else f" {short_time(g.latency_ms / 1000)}"

@@ -37,7 +37,9 @@ def eta(scene: Scene, wide: bool) -> Line:
 def plumbing_parts(scene: Scene, wide: bool) -> list[tuple[int, Line]]:
     """Endpoint, trials at work, passed, infrastructure, tokens and cost; the rank of a part that gives way first."""
     state, b = scene.state, scene.state.bench
-    parts: list[tuple[int, Line]] = [(0, line(Span(" endpoint ", ""), *endpoint_spans(scene), " "))]
+    parts: list[tuple[int, Line]] = []
+    if state.gateway_url or state.gateway.probed:
+        parts.append((0, line(Span(" endpoint "), *endpoint_spans(scene), " ")))
     if state.status not in ENDED and not scene.dead:
         parts.append((0, line(Span("at work "), Span(work_text(scene, job=wide), "bold" if b.limit else "limit"))))
     passed = passed_text(benchmark.infra_excluded(state), interval=False)

@@ -67,9 +67,11 @@ def head(scene: Scene, subject: Subject, cells: int) -> list[Line]:
     if trial.try_ or trial.phase == "retrying":
         figures.append(f"try {trial.try_ + 1}")
     if trial.outcome is not None:
-        figures.append(f"reward {number(trial.reward)}" if trial.outcome in SCORED else "not scored")
+        without = "not graded" if scene.bench else "not scored"
+        figures.append(f"reward {number(trial.reward)}" if trial.outcome in SCORED else without)
+    figures += [] if scene.bench else [f"{trial.turns} turns"]
     figures += [
-        f"{trial.turns} turns", f"in {count(trial.prompt_tokens)} out {count(trial.sampled_tokens)} tokens",
+        f"in {count(trial.prompt_tokens)} out {count(trial.sampled_tokens)} tokens",
         f"time {clock(duration(trial, scene.now))}",
     ]  # fmt: skip
     second: list[Span] = [Span(" " + f" {scene.marks.dot} ".join(figures))]
@@ -134,6 +136,8 @@ def _outcome(scene: Scene, trial: TrialState, cells: int) -> list[Line]:
         out += _row("rule", f"{sanitize(trial.rule, limit=60)}: {meaning}", cells)
     if trial.exception:
         out += _row("exception", sanitize(trial.exception, limit=120), cells)
+    if scene.bench:
+        return out + _row("graded", _graded(trial), cells)
     if outcome in SCORED:
         out += _row("scored", f"yes, reward {number(trial.reward)}", cells)
     else:
@@ -147,6 +151,17 @@ def _outcome(scene: Scene, trial: TrialState, cells: int) -> list[Line]:
         unless = "it is retried or cancelled" if trial.retryable else "its group or the trial is cancelled"
         out += _row("held", f"the run stops in {left} unless {unless}", cells, "infra")
     return out
+
+
+def _graded(trial: TrialState) -> str:
+    """Whether a benchmark's trial counts, and what may become of it."""
+    if trial.outcome in SCORED:
+        return f"yes, reward {number(trial.reward)}; it stands, and no mop-up runs it again unless it is named"
+    if trial.outcome == "infrastructure":
+        return "no: it says nothing about the agent, and a mop-up runs it again"
+    if trial.outcome == "agent_failure":
+        return "it counts as 0 where agents' failures count; `quarterdeck bench tally --help` says where"
+    return "no: it is left out of the figures"
 
 
 def _captured(trial: TrialState, cells: int) -> list[Line]:
