@@ -158,6 +158,7 @@ def _options(args: argparse.Namespace, plan: Plan, job: PlannedJob) -> BenchOpti
         early_stop=not args.no_early_stop,
         parent=str(plan.family.root),
         mop_up=job.number,
+        most_trials=job.trials,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from console.bench.running.options import BenchOptions
 from console.engine.benchmark.dispatch import Dispatch
 from console.engine.benchmark.early import EarlyStop
-from console.engine.benchmark.ends import ended_by_itself, refused
+from console.engine.benchmark.ends import USAGE, ended_by_itself, refused
 from console.engine.benchmark.harbor import HarborProcess
 from console.engine.benchmark.judging import Judge
 from console.engine.benchmark.throttle import ThrottlePolicy
@@ -127,6 +127,10 @@ class Course:
                 mop_up=self._options.mop_up,
             )
         )
+        if 0 < self._options.most_trials < len(trials):
+            said = f"Harbor would run {len(trials)} trials, and {self._options.most_trials} were chosen: none was begun"
+            self._end(Cause(status="failed", exit_code=USAGE, reason=f"{said}; the dataset is not what it was"))
+            return
         trials.start()
         for trial in standing:
             trials.ended(trial, 0, await asyncio.to_thread(self._judge.look, trial.name), reused=True)
