@@ -20,8 +20,8 @@ _ORDER = ("environment", "setup", "agent", "verify")
 _FRAMES = (
     ("verify", re.compile(r"_verify_with_timeout|_run_shared_verifier|/verifier/\w+\.py")),
     ("agent", re.compile(r"_run_agent_phase|_execute_agent")),
-    ("setup", re.compile(r"_setup_agent\b|_setup_user_agent")),
-    ("environment", re.compile(r"_setup_agent_environment|_setup_environment|run_healthcheck")),
+    ("setup", re.compile(r"_setup_agent\b|_setup_user_agent|_run_step_setup|_upload_step_workdir")),
+    ("environment", re.compile(r"_setup_agent_environment|_setup_environment|run_healthcheck|_prepare_step")),
 )
 """Functions of Harbor that a traceback names, and the phase in which they run; in this order, deepest last."""
 

@@ -81,10 +81,10 @@ def exited(case: Case, verdict: Verdict, worked: bool) -> Decision:
 def _by_type(case: Case, verdict: Verdict, said: str) -> Decision:
     """A type that Harbor read out of the command's output, where no rule finds a reason in what is left of it.
 
-    Where Harbor's word stands in the output, but in no line that looks like an error, it is the agent's work, and
-    nothing tells why the agent ended.
+    Where Harbor's word stands in the output, but in no line that looks like an error, or in one about a server of the
+    agent's own, it is the agent's work, and nothing tells why the agent ended.
     """
-    reported = text.find(said, (tables.HARBORS_WORDS._replace(guarded=True),))
+    reported = text.find(said, (tables.REPORTED_WORDS,))
     in_work = text.find(said, (tables.HARBORS_WORDS,)) if reported is None else None
     complete = case.error is not None and "chars truncated]" not in case.error.message
     if in_work is not None and said.startswith(("stdout:", "stderr:")) and complete:

@@ -139,6 +139,8 @@ BENCH_RULES: dict[str, str] = {
     # --- the verifier ---
     "bench.verifier_lock": "the verifier waited for the package manager, which a process of the agent still held",
     "bench.verifier_programs": "the verifier lacked the program that runs its tests",
+    "bench.verifier_packages": "the verifier could not install the program that runs its tests",
+    "bench.verifier_killed": "the program that ran the verifier's tests was killed",
     "bench.verifier_fault": "the verifier could not do its work, behind an error of the agent",
     "bench.second_error": "the verification failed behind the exception that is recorded",
     "bench.reward_shape": "what the verifier wrote is no set of rewards",

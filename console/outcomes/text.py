@@ -25,13 +25,14 @@ _FAILURE = OutcomeClass.AGENT_FAILURE
 
 
 class TextRule(NamedTuple):
-    """A pattern and what it means. `guarded`: only in lines that look like errors."""
+    """A pattern and what it means. `guarded`: only in lines that look like errors; `unless`: not in lines with this."""
 
     rule: str
     outcome: OutcomeClass
     cause: str
     pattern: re.Pattern[str]
     guarded: bool
+    unless: re.Pattern[str] | None = None
 
 
 class Hit(NamedTuple):
@@ -251,6 +252,8 @@ def find(text: str, rules: Sequence[TextRule]) -> Hit | None:
                 continue
             line = line_at(text, match.start(), match.end())
             if rule.guarded and not _ERROR_LINE.search(line):
+                continue
+            if rule.unless is not None and rule.unless.search(line):
                 continue
             best = (match.end(), Hit(rule, line))
     return best[1] if best else None

@@ -18,12 +18,18 @@ _CONFIG = OutcomeClass.CONFIGURATION
 _FAILURE = OutcomeClass.AGENT_FAILURE
 _BAD = OutcomeClass.BAD_REWARD
 
-_LOCAL = r"(?!.{0,80}(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[?::1))"
-"""Behind a refused connection: an agent's own server is no network."""
+_LOCAL = r"\blocalhost\b|\b127\.0\.0\.1\b|\b0\.0\.0\.0\b|(?<![\w:])::1\b"
+"""In the line of a refused connection, before it or behind: an agent's own server is no network."""
+
+_ANSWERED = r"curl: \(22\)"
+"""A server that answered, with a status that curl was told to take for a failure."""
 
 
-def _rule(name: str, outcome: OutcomeClass, cause: str, pattern: str, *, guarded: bool = True) -> TextRule:
-    return TextRule(f"bench.{name}", outcome, cause, re.compile(pattern, re.IGNORECASE), guarded)
+def _rule(
+    name: str, outcome: OutcomeClass, cause: str, pattern: str, *, guarded: bool = True, unless: str = ""
+) -> TextRule:
+    harmless = re.compile(unless, re.IGNORECASE) if unless else None
+    return TextRule(f"bench.{name}", outcome, cause, re.compile(pattern, re.IGNORECASE), guarded, harmless)
 
 
 EXIT_RULES: tuple[TextRule, ...] = (
@@ -72,7 +78,8 @@ EXIT_RULES: tuple[TextRule, ...] = (
         _INFRA,
         "network",
         r"(?:Connection (?:error|refused|reset by peer|timed out)|ECONNREFUSED|ECONNRESET|ETIMEDOUT|APIConnectionError"
-        r"|RemoteProtocolError|ReadTimeout|ConnectTimeout|CERTIFICATE_VERIFY_FAILED)" + _LOCAL,
+        r"|RemoteProtocolError|ReadTimeout|ConnectTimeout|CERTIFICATE_VERIFY_FAILED)",
+        unless=_LOCAL,
     ),
     _rule(
         "packages",
@@ -116,6 +123,23 @@ VERIFIER_RULES: tuple[TextRule, ...] = (
         r"No module named ['\"]?pytest\b|(?:pytest|uv|apt-get): (?:command )?not found",
         guarded=False,
     ),
+    _rule(
+        "verifier_packages",
+        _BAD,
+        "verifier_fault",
+        # Of the programs that run tests only: what else cannot be installed may be what the agent should have made.
+        r"(?:satisfies the requirement|No matching distribution found for) (?:pytest|uv|pip|setuptools|wheel)\b"
+        r"|dns error: failed to lookup address",
+        guarded=False,
+    ),
+    _rule(
+        "verifier_killed",
+        _BAD,
+        "verifier_fault",
+        # As bash reports it, of the program that runs the tests: one of the agent's that is killed is the agent's.
+        r"line \d+: +\d+ Killed\b.{0,80}(?:\buvx?\b|\bpytest\b|/tests/)",
+        guarded=False,
+    ),
 )
 """A verifier that could not do its work. Asked only where it counted no test."""
 
@@ -143,20 +167,32 @@ HARBORS_WORDS = _rule(
 )
 """What Harbor looks for."""
 
+REPORTED_WORDS = HARBORS_WORDS._replace(guarded=True, unless=re.compile(f"{_LOCAL}|{_ANSWERED}", re.IGNORECASE))
+"""The same in a line that looks like an error, and not like one of the agent's own servers or requests."""
+
 EXEC_TIMEOUT = re.compile(r"\s*Command timed out after \d+")
 """How sandboxes report a command that used up its own limit, at the beginning of the message."""
 
 UNDECIDED = frozenset({"exit.crash", "exit.killed", "exit.not_found", "type.unknown", "bench.killed"})
 """Rules that only say that nothing said more."""
 
-TABLES = (EXIT_RULES, (IDLE, HARBORS_WORDS), VERIFIER_RULES, text.IMAGE_RULES, text.CREATE_RULES, text.VERIFY_RULES)
+TABLES = (
+    EXIT_RULES,
+    (IDLE, HARBORS_WORDS, REPORTED_WORDS),
+    VERIFIER_RULES,
+    text.IMAGE_RULES,
+    text.CREATE_RULES,
+    text.VERIFY_RULES,
+)
 
 
 def version() -> str:
     """Digest of the built-in tables: figures made with different rules are told apart by it."""
     digest = hashlib.sha256()
     for rule in (rule for table in TABLES for rule in table):
-        digest.update(f"{rule.rule}|{rule.outcome}|{rule.cause}|{rule.guarded}|{rule.pattern.pattern}\n".encode())
+        unless = rule.unless.pattern if rule.unless else ""
+        parts = (rule.rule, rule.outcome, rule.cause, rule.guarded, rule.pattern.pattern, unless)
+        digest.update(("|".join(map(str, parts)) + "\n").encode())
     for name, kind in sorted(types.TYPE_RULES.items()):
         digest.update(f"{name}|{kind.outcome}|{kind.cause}\n".encode())
     return digest.hexdigest()[:12]
