@@ -241,7 +241,7 @@ def _reasons(trials: int, mine: Sequence[tuple[Entry, Reason]]) -> str:
     if never:
         counted["never finished"] = never
     parts = counted.items()
-    return ", ".join(said if trials == 1 else f"{number} {said}" for said, number in parts)
+    return ", ".join(said if len(parts) == 1 else f"{number} {said}" for said, number in parts)
 
 
 def _key(config: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Makes jobs and resumes them with the Harbor of the interpreter that runs it: `resume_driver.py make|resume`.
 
-One process for many resumes, since loading Harbor takes longer than any of them. JSON on stdin, JSON on stdout: what was
-there before and after, and by which exception it ended.
+One process for many resumes, since loading Harbor takes longer than any of them. JSON on stdin, JSON on stdout: what
+was there before and after, and by which exception it ended.
 """
 
 from __future__ import annotations

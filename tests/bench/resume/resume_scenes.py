@@ -252,7 +252,42 @@ def empty_job(site: Site) -> None:
         (trial / "result.json").unlink()
 
 
+def run_again(site: Site, **changes: Any) -> None:
+    """The job is started a second time, with a configuration that names its directory."""
+    config = json.loads((site.root / "job.json").read_text())
+    site.run = {**config, "jobs_dir": str(site.root / "jobs"), **changes}
+
+
+def run_half_written(site: Site) -> None:
+    half_written(site)
+    cancelled(site)
+    run_again(site)
+
+
+def run_concurrency(site: Site) -> None:
+    half_written(site)
+    run_again(site, n_concurrent_trials=1)
+
+
+def run_endpoint(site: Site) -> None:
+    half_written(site)
+    run_again(site)
+    assert site.run is not None
+    site.run["agents"][0]["kwargs"]["api_base"] = "http://two"
+
+
+def run_no_config(site: Site) -> None:
+    (site.job / "config.json").unlink()
+    half_written(site)
+    run_again(site)
+
+
 SCENES: dict[str, Scene] = {
+    "run again": run_again,
+    "run again, half-written": run_half_written,
+    "run again, concurrency": run_concurrency,
+    "run again, endpoint": run_endpoint,
+    "run again, no config.json": run_no_config,
     "unchanged": unchanged,
     "endpoint in the job's configuration": endpoint("job"),
     "endpoint in all configurations": endpoint("job", "trials"),

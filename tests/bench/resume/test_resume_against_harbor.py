@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +53,7 @@ class Compared:
         self.touched: list[str] = []
         base = root / "base"
         write_tasks(base)
+        (base / "job.json").write_text(json.dumps(job_config(ENVIRONMENT)))
         drive("make", {"config": job_config(ENVIRONMENT), "cwd": str(base)})
         for number, (name, scene) in enumerate(SCENES.items()):
             site = Site(root / f"site-{number}")
@@ -90,17 +90,18 @@ def ask_here(question: Question, cwd: Path) -> Answer:
 
 
 def as_asked(site: Site) -> dict[str, Any]:
-    return {"job": str(site.job), "root": str(site.root), "cwd": str(site.cwd), "types": site.types}
+    told = {"job": str(site.job), "root": str(site.root), "cwd": str(site.cwd), "types": site.types}
+    return told if site.run is None else told | {"run": site.run}
 
 
 def told(site: Site, version: str | None = None) -> Prediction:
     types = DEFAULT_FILTER if site.types is None else site.types
-    return predict(site.job, version=version, filter_types=types, cwd=site.cwd)
+    return predict(site.job, version=version, filter_types=types, cwd=site.cwd, config=site.run)
 
 
 @pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compared]:
-    yield Compared(tmp_path_factory.mktemp("resume"))
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
+    return Compared(tmp_path_factory.mktemp("resume"))
 
 
 @pytest.mark.parametrize("name", SCENES)
