@@ -80,7 +80,10 @@ class Watch(BaseJobPlugin):  # type: ignore[misc]
         for event in TrialEvent:
             job.add_hook(event, self._guarded(event))
         self._listening = asyncio.create_task(self._listen(reader))
-        self._send(await asyncio.to_thread(plan_of, job))
+        try:
+            self._send(await asyncio.to_thread(plan_of, job))
+        except AttributeError as error:
+            raise RuntimeError(f"this version of Harbor keeps a job's trials elsewhere ({error}): use 0.26") from error
         await asyncio.wait_for(self._heard.wait(), GATE_SECONDS)
 
     def _take_custody(self) -> None:
@@ -144,9 +147,10 @@ class Watch(BaseJobPlugin):  # type: ignore[misc]
     async def _ended(self, name: str, told: TrialHookEvent) -> None:
         if not self._gate.inside(name):
             return
-        number, kinds = self._tries.get(name, 0), [error.exception_type for error in told.result.recorded_exceptions()]
         judged = self._awaited[name] = asyncio.Event()
         try:
+            number = self._tries.get(name, 0)
+            kinds = [error.exception_type for error in told.result.recorded_exceptions()]
             self._send(TrialEnded(name=name, try_=number, again=self._again(number, kinds)))
             if CANCELLED not in kinds and self._listening is not None and not self._listening.done():
                 await asyncio.wait_for(judged.wait(), JUDGE_SECONDS)

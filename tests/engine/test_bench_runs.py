@@ -112,11 +112,10 @@ def test_a_second_run_of_the_job_keeps_what_stands(mixed: BenchRun) -> None:
 
 def test_several_agents_are_groups_of_their_own(place: Path) -> None:
     bench = Bench(place / "agents", {"good": "pass"})
-    agents = [bench.options().job["agents"][0] | {"model_name": model} for model in ("p/one", "p/two")]
-    run = BenchRun(bench.options(job={"agents": agents}))
+    run = BenchRun(bench.options(job={"agents": [*bench.options().job["agents"], {"name": "nop"}]}))
     assert run.ended() == 0
-    assert [e.task for e in run.of(ev.GroupStarted)] == ["good (Acting p/one)", "good (Acting p/two)"]
-    assert run.of(ev.BenchPlanned)[0].models == ["p/one", "p/two"]
+    assert [e.task for e in run.of(ev.GroupStarted)] == ["good (Acting)", "good (nop)"]
+    assert run.of(ev.BenchPlanned)[0].agents == ["Acting", "nop"]
 
 
 @pytest.mark.parametrize(

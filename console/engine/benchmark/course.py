@@ -24,6 +24,7 @@ from console.journal import events as ev
 from console.outcomes.classes import OutcomeClass
 from console.trials.job_plugin_protocol import (
     FromJob,
+    Gate,
     JobEnded,
     JobFailed,
     JobPlanned,
@@ -103,6 +104,7 @@ class Course:
 
     async def _planned(self, plan: JobPlanned) -> None:
         """Harbor waits until it is told that trials may begin."""
+        self._harbor.send(Gate(limit=0))  # it is heard, however long what stands takes to be judged
         self._harbor.forget_config()
         self._judge = Judge(Path(plan.job_dir))
         trials = Trials(self._emit, plan)

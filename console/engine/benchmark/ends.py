@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 
 from console.engine.cause import Cause, one_line
+from console.errors import QuarterdeckError
 from console.records.redact import redact
 from console.trials.job_plugin_protocol import JobFailed
 
 USAGE = 2
+
+
+def failed(error: BaseException) -> Cause:
+    """What an error of the engine itself stands for."""
+    text = str(error) if isinstance(error, QuarterdeckError | OSError) else f"{type(error).__name__}: {error}"
+    code = error.exit_code if isinstance(error, QuarterdeckError) else 7
+    full = "; make room, then run the job again" if isinstance(error, OSError) and error.errno == errno.ENOSPC else ""
+    return Cause(status="failed", exit_code=code, reason=one_line(f"{text}{full}"))
 
 
 def refused(failed: JobFailed | None, exit_code: int | None) -> Cause:

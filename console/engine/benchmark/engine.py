@@ -16,12 +16,13 @@ from console.control.registry import register, socket_path
 from console.engine.benchmark.course import Course, whole
 from console.engine.benchmark.dispatch import Dispatch
 from console.engine.benchmark.endpoint import EndpointWatch
+from console.engine.benchmark.ends import failed
 from console.engine.benchmark.harbor import HarborProcess
 from console.engine.benchmark.orders import Orders
 from console.engine.benchmark.sandboxes import SandboxWatch
 from console.engine.benchmark.trials import Trials
 from console.engine.board import Board
-from console.engine.cause import COMPLETED, STOPPED, Cause, CauseKeeper, cause_of, one_line
+from console.engine.cause import COMPLETED, STOPPED, Cause, CauseKeeper, one_line
 from console.engine.ending import Ending
 from console.engine.tasks import settle, spawn
 from console.engine.versions import installed
@@ -29,6 +30,7 @@ from console.errors import QuarterdeckError
 from console.journal import events as ev
 from console.journal.layout import JournalWriteError
 from console.records.manifest import Manifest, renew_manifest
+from console.records.redact import redact
 
 if TYPE_CHECKING:
     from console.state.reduce import RunView
@@ -117,8 +119,7 @@ class BenchEngine:
         """What the journal does not hold did not happen, so the run cannot go on."""
         if not self.ending:
             log.error("the run ends: %s", error)
-        cause = Cause(status="failed", exit_code=7, reason=one_line(str(error)))
-        self.end(self._moved() if self.board.moved else cause)
+        self.end(self._moved() if self.board.moved else failed(error))
 
     def _moved(self) -> Cause:
         reason = f"the run directory {self.run_dir} was moved or removed while the run went on"
@@ -151,7 +152,7 @@ class BenchEngine:
                 started=time.time(),
             )
         except BaseException as error:
-            cause = cause_of(error)
+            cause = failed(error)
             finished = ev.RunFinished(status="failed", exit_code=cause.exit_code, reason=cause.reason)
             await self.board.close(finished if begun else None)
             raise
@@ -167,7 +168,7 @@ class BenchEngine:
             pid=os.getpid(),
             socket=str(self.board.server.path),
             model=", ".join(dict.fromkeys(filter(None, models))),
-            gateway_url=self.options.endpoint or None,
+            gateway_url=str(redact(self.options.endpoint)) or None,
             versions=versions,
             config=config,
             steps=1,
@@ -178,7 +179,8 @@ class BenchEngine:
             tunables={"concurrency": self.dispatch.limit},
             thresholds={
                 "bench_infra_window": self.options.infra_window,
-                "bench_infra_share": self.options.infra_share,
+                # Whoever wants no advice gets no alarm: no share is so large.
+                "bench_infra_share": 2.0 if self.options.throttle == "off" else self.options.infra_share,
             },
             kind="benchmark",
         )
@@ -191,10 +193,10 @@ class BenchEngine:
         except asyncio.CancelledError:
             raise
         except (QuarterdeckError, OSError) as error:
-            self._causes.give(self._moved() if self.board.moved else cause_of(error))
+            self._causes.give(self._moved() if self.board.moved else failed(error))
         except Exception as error:
             log.exception("the engine failed")
-            self._causes.give(cause_of(error))
+            self._causes.give(failed(error))
         finally:
             cause = await self._wind_up()
         return cause
@@ -289,6 +291,7 @@ class BenchEngine:
         self._end.set()
         self._ending.begin(urgent=False)
         if not await self._ending.within(self.harbor.end(*self._patience)):
+            self.harbor.kill()
             text = "Harbor was killed before its sandboxes were gone: quarterdeck reap tells what is left"
             with contextlib.suppress(OSError):
                 self.emit(ev.Note(text=text, level="warning"))
@@ -318,7 +321,7 @@ def _shown(options: BenchOptions) -> ev.Scalars:
     shown |= {
         "throttle": options.throttle,
         "early_stop": options.early_stop,
-        "endpoint": options.endpoint,
+        "endpoint": str(redact(options.endpoint)),
         "job_file": options.job_file,
     }
     return shown
