@@ -1,20 +1,27 @@
-"""How fast benchmark runs are read: 10,000 trials, triage and tally, cold and a second time.
+"""How fast benchmark runs are read: 10,000 trials, triage, tally and compare, cold and a second time.
 
-Beside them a plain loop of `json.load` over the results, and what `harbor view` does to list a job's trials: its own
-scanner, in a process of its own. The trials are made here, seeded, in the shape of Harbor 0.26. "Cold" is without our
-cache; the files themselves are in the memory of the operating system for every one of the programs.
+Beside them a plain loop of `json.load` over the results, and `harbor view`: the real server on the same directory, from
+its start until it has listed the jobs and the first page of the trials, for which it reads them all. The trials are
+made here, seeded, in the shape of Harbor 0.26. "Cold" is without our cache; the files themselves are in the memory of
+the operating system for every one of the programs.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 from report import Beside, Figure, add_json_option, emit
@@ -32,16 +39,6 @@ _FAILURES = (
     ("NonZeroAgentExitCodeError", "Command failed (exit 1)\nstderr: openai.AuthenticationError: Error code: 401"),
     ("RuntimeError", "Docker compose command failed for environment"),
 )
-_SCANNER = """
-import sys
-from pathlib import Path
-from harbor.viewer.scanner import JobScanner
-scanner = JobScanner(Path(sys.argv[1]))
-for job in scanner.list_jobs():
-    scanner.get_job_result(job)
-    for trial in scanner.list_trials(job):
-        scanner.get_trial_result(job, trial)
-"""
 _LOADER = """
 import json, sys
 from pathlib import Path
@@ -54,16 +51,18 @@ for job in Path(sys.argv[1]).iterdir():
 
 
 def make(directory: Path, trials: int) -> None:
-    """A job of so many trials: 70 % end by themselves, 12 % at their time-out, the rest fails in several ways."""
+    """Two jobs of so many trials together: 70 % end by themselves, 12 % at their time-out, the rest fails in several
+    ways."""
     rng = random.Random(20_240_807)
-    job = HarborJob(directory / "job", concurrent=8, attempts=5, agent_timeout_multiplier=4.0)
+    settings = {"concurrent": 8, "attempts": 5, "agent_timeout_multiplier": 4.0}
+    jobs = [HarborJob(directory / name, agent=name, **settings) for name in ("terminus-2", "mini-swe-agent")]
     transcript = "".join(f"step {at}: the agent reads, thinks and runs a command\n" for at in range(400))
     steps = [{"step_id": at, "source": "agent", "tool_calls": [{"function_name": "bash"}]} for at in range(20)]
     trajectory = json.dumps({"schema_version": "ATIF-v1.5", "steps": steps})
     for number in range(trials):
         files = {"agent/agent.txt": transcript, "agent/trajectory.json": trajectory}
         kind, tokens = rng.random(), (rng.randrange(10**6), rng.randrange(10**5), rng.randrange(10**5))
-        task = f"terminal-bench/task-{number // 5:04}"
+        task, job = f"terminal-bench/task-{number // 10:04}", jobs[number // 5 % 2]
         passed = float(rng.random() < 0.5)
         if kind < 0.70:
             files["verifier/test-stdout.txt"] = transcript + "==== 3 passed in 0.51s ====\n"
@@ -78,7 +77,8 @@ def make(directory: Path, trials: int) -> None:
             job.trial(task, files=files, result=False)
         else:
             job.trial(task, error=_FAILURES[number % len(_FAILURES)], files=files, tokens=tokens)
-    job.write()
+    for job in jobs:
+        job.write()
     long_ago = time.time() - 3600  # what was written just now is not kept by the cache
     for path in directory.rglob("*"):
         os.utime(path, (long_ago, long_ago))
@@ -96,11 +96,78 @@ def run(argv: list[str], env: dict[str, str]) -> tuple[float, float]:
     return seconds, usage.ru_maxrss / 1024
 
 
+class Viewer:
+    """`harbor view` of a directory of jobs, in a process of its own.
+
+    Attributes:
+        started: seconds from the start of the process until it answers.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], address: str) -> None:
+        self._process, self._address = process, address
+        began = time.perf_counter()
+        while True:
+            with contextlib.suppress(urllib.error.URLError, ConnectionError):
+                self._get("health")
+                break
+            if process.poll() is not None or time.perf_counter() - began > 120:
+                raise SystemExit("harbor view did not start")
+            time.sleep(0.01)
+        self.started = time.perf_counter() - began
+
+    def listing(self) -> float:
+        """Seconds until it has listed the jobs and, of each, the first page of its trials."""
+        began = time.perf_counter()
+        for job in self._get("jobs")["items"]:
+            found = self._get(f"jobs/{job['name']}/trials")
+            if not found["items"]:
+                raise SystemExit("harbor view lists no trial")
+        return time.perf_counter() - began
+
+    def peak(self) -> float:
+        """Megabytes of memory that it has had at most so far."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1024
+
+    def _get(self, path: str) -> dict[str, list[dict[str, str]]]:
+        with urllib.request.urlopen(f"{self._address}/api/{path}", timeout=600) as answer:
+            found: dict[str, list[dict[str, str]]] = json.load(answer)
+            return found
+
+
+@contextlib.contextmanager
+def viewing(root: Path, env: dict[str, str]) -> Iterator[Viewer]:
+    """The viewer of `root`, while the context is entered."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [
+        str(Path(sys.executable).parent / "harbor"),
+        "view",
+        str(root),
+        "--jobs",
+        "--no-build",
+        "--port",
+        str(port),
+    ]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
+    process = subprocess.Popen(command, env=env | {"HARBOR_TELEMETRY": "0"}, **quiet)
+    try:
+        yield Viewer(process, f"http://127.0.0.1:{port}")
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_json_option(parser)
     parser.add_argument("--trials", type=int, default=10_000)
-    parser.add_argument("--keep", type=Path, help="make the job below this directory, or use the one that is there")
+    parser.add_argument("--keep", type=Path, help="make the jobs below this directory, or use those that are there")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-reading-") as temporary:
         root = args.keep or Path(temporary) / "jobs"
@@ -113,25 +180,38 @@ def main() -> None:
 def measure(root: Path, env: dict[str, str]) -> list[Figure]:
     """The figures."""
     ours = [sys.executable, "-m", "console", "bench"]
-    run([sys.executable, "-c", _LOADER, str(root)], env)  # the files are in memory from here on
-    loop, _ = run([sys.executable, "-c", _LOADER, str(root)], env)
-    view, view_memory = run([sys.executable, "-c", _SCANNER, str(root)], env)
+    load = [sys.executable, "-c", _LOADER, str(root)]
+    run(load, env)  # the files are in memory from here on
+    loop, _ = run(load, env)
+    with viewing(root, env) as viewer:
+        listed = viewer.listing()
+        listed_again, started, view_memory = viewer.listing(), viewer.started, viewer.peak()
     triage, triage_memory = run([*ours, "triage", str(root), "--json", "--no-cache"], env)
     text, text_memory = run([*ours, "triage", str(root)], env)
     tally, tally_memory = run([*ours, "tally", str(root), "--json"], env)
     again, _ = run([*ours, "triage", str(root)], env)
     again_tally, _ = run([*ours, "tally", str(root), "--json"], env)
-    peak = max(triage_memory, text_memory, tally_memory)
-    both = text + tally
-    plain, viewer = Beside("json.load loop", loop), Beside("harbor view's scanner", view)
+    halves = sorted(str(job) for job in root.iterdir())
+    compare, compare_memory = run([*ours, "compare", *halves, "--no-cache"], env)
+    run([*ours, "compare", *halves], env)
+    again_compare, _ = run([*ours, "compare", *halves], env)
+    peak, both = max(triage_memory, text_memory, tally_memory, compare_memory), text + tally
+    first = started + listed
+    plain, viewed = Beside("json.load loop", loop), Beside("harbor view, with its start", first)
     return [
         Figure("triage, cold, to JSON lines", triage, "s", beside=plain),
-        Figure("triage and tally, cold", both, "s", target=COLD_SECONDS, beside=viewer),
+        Figure("triage and tally, cold", both, "s", target=COLD_SECONDS, beside=viewed),
+        Figure("compare of its halves, cold", compare, "s", beside=viewed),
         Figure("their peak memory", peak, "MB", target=COLD_MEGABYTES, beside=Beside("harbor view", view_memory)),
-        Figure("triage, second look", again, "s", target=SECOND_LOOK, beside=viewer),
-        Figure("tally, second look", again_tally, "s", target=SECOND_LOOK, beside=viewer),
+        Figure(
+            "triage, second look", again, "s", SECOND_LOOK, beside=Beside("harbor view, second listing", listed_again)
+        ),
+        Figure("tally, second look", again_tally, "s", target=SECOND_LOOK),
+        Figure("compare, second look", again_compare, "s", target=SECOND_LOOK),
         Figure("triage beside json.load", triage / loop, "times"),
-        Figure("triage and tally beside harbor view", both / view, "times"),
+        Figure("triage and tally beside harbor view, with its start", both / first, "times"),
+        Figure("triage and tally beside harbor view, once it runs", both / listed, "times"),
+        Figure("second triage beside a second listing", again / listed_again, "times"),
     ]
 
 

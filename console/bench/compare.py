@@ -11,6 +11,7 @@ import msgspec
 from console.bench.figures import paired
 from console.bench.figures.modes import DEFAULT, MODES, decide
 from console.bench.merge import MergedGroup
+from console.bench.rows import counted
 from console.bench.sides import Attempt, Difference, Side, differences
 from console.records.harbor.model import JobRecord
 
@@ -159,7 +160,7 @@ def _places(side: Side) -> set[str]:
 
 def _shared(a: Side, b: Side, places: Mapping[str, set[str]]) -> list[str]:
     same = len(places[a.label] & places[b.label])
-    return [f"{a.label} and {b.label} share {_number(same, 'trial')}: what is compared is partly the same run"] * (
+    return [f"{a.label} and {b.label} share {counted(same, 'trial')}: what is compared is partly the same run"] * (
         same > 0
     )
 
@@ -259,7 +260,7 @@ def _with_verdict(found: Paired, a: Side, b: Side) -> Paired:
 def _verdict(found: Paired, a: str, b: str) -> tuple[str, bool]:
     if not found.tasks or found.effect is None or found.p is None:
         return "no task was graded in both, so nothing can be said", False
-    tasks = _number(found.tasks, "task")
+    tasks = counted(found.tasks, "task")
     if not found.better_a and not found.better_b:
         said = f"{a} and {b} scored the same on each of {tasks}"
     elif abs(found.effect) <= paired.NEGLIGIBLE:
@@ -307,20 +308,16 @@ def _warnings(found: Paired, unlike: Sequence[Difference], a: Side, b: Side) -> 
     for side, other in ((a, b), (b, a)):
         lost = sum(len(names) for why, names in found.excluded.items() if why.startswith(f"{side.label}: "))
         if tasks and lost > LOPSIDED * tasks:
-            text = f"{lost:,} of {_number(tasks, 'task')} {'does' if lost == 1 else 'do'} not count in {side.label}"
+            text = f"{lost:,} of {counted(tasks, 'task')} {'does' if lost == 1 else 'do'} not count in {side.label}"
             if found.tasks:
                 text += (
                     f": those in common with {other.label} are a selection, and not of tasks that went wrong at random"
                 )
             said.append(text)
     if 0 < found.tasks < paired.FEW_TASKS:
-        few = f"{_number(found.tasks, 'task')} {'is' if found.tasks == 1 else 'are'} few"
+        few = f"{counted(found.tasks, 'task')} {'is' if found.tasks == 1 else 'are'} few"
         said.append(f"{few}: below {paired.FEW_TASKS} intervals are too narrow to be relied on")
     return said
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def _listed(names: Sequence[str]) -> str:

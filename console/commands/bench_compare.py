@@ -7,7 +7,7 @@ import fnmatch
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,10 +31,11 @@ from console.commands.parsing import Parser
 from console.errors import UsageError
 
 if TYPE_CHECKING:
+    from console.bench.compare import Comparison
     from console.bench.merge import MergedGroup
     from console.bench.rules.user import UserRules
+    from console.bench.session import Session
     from console.bench.sides import Side
-    from console.records.harbor.model import JobRecord
 
 _LETTERS = "ABCDEFGH"
 _EPILOG = (
@@ -96,13 +97,14 @@ def compare_main(argv: Sequence[str]) -> int:
     if args.flips < 0:
         raise UsageError("--flips: a number from 0 on is expected")
     require_statistics("bench compare")
-    rules, decided = load(args), set[str]()
-    sides = _sides(args, rules, decided)
+    rules, progress = load(args), Progress()
+    try:
+        found, decided = _compared(args, rules, progress)
+    finally:
+        progress.end()
     complain(idle_rules(rules, decided))
-    from console.bench.compare import compare_all
     from console.commands import bench_compare_text as answer
 
-    found = compare_all(sides, args.mode)
     if args.json:
         objects = [answer.as_json(one) for one in found]
         sys.stdout.write(json.dumps(objects[0] if len(objects) == 1 else objects) + "\n")
@@ -116,32 +118,54 @@ def compare_main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _sides(args: argparse.Namespace, rules: UserRules | None, decided: set[str]) -> list[Side]:
-    """The runs, each read and merged; the rules that decided on any trial are added to `decided`.
+def _compared(
+    args: argparse.Namespace, rules: UserRules | None, progress: Progress
+) -> tuple[list[Comparison], Collection[str]]:
+    """Each pair of runs, and the user's rules that decided, out of the cache where nothing has changed.
 
     Raises:
-        UsageError: they cannot be two.
+        UsageError: a path is wrong, or what is named cannot be two runs.
     """
-    from console.bench.compare import side_of
+    from console.bench.answers import keep, recall
+    from console.bench.compare import Comparison, compare_all
 
     named: list[list[Path]] = [*([path] for path in args.dirs), *args.side]
     if not named:
         raise UsageError("bench compare: name two runs: quarterdeck bench compare DIR_A DIR_B")
-    progress = Progress()
+    sessions = [open_session(args, paths, rules, progress) for paths in named]
+    complain(line for session in sessions for line in session.problems)
+
+    def key() -> str | None:
+        found = [session.fingerprint() for session in sessions]
+        return None if None in found else f"compare {args.mode} {args.merge} {args.agent!a} {args.model!a} {found}"
+
+    directory = sessions[0].directory
+    answer = recall(directory, before := key(), tuple[list[Comparison], list[str]])
+    if answer is None:
+        sides = _sides(args, named, sessions, progress)
+        answer = compare_all(sides, args.mode), sorted(set().union(*(session.decided for session in sessions)))
+        keep(directory, before or key(), answer)
+    return answer
+
+
+def _sides(
+    args: argparse.Namespace, named: Sequence[Sequence[Path]], sessions: Sequence[Session], progress: Progress
+) -> list[Side]:
+    """The runs, each read and merged. Raises UsageError where they cannot be two."""
+    from console.bench.compare import side_of
+
     sides: list[Side] = []
-    try:
-        for paths in named:
-            groups, jobs = _groups(args, paths, rules, progress, decided)
-            if len(named) > 1 and len(groups) > 1:
-                raise UsageError(
-                    f"{paths[0]} holds {len(groups)} agents, models or datasets ({_names(groups)}): choose one with "
-                    "--agent or --model, or compare them with each other by naming only this directory"
-                )
-            for group in groups:
-                own = [job for job in jobs if os.fspath(job.path) in group.jobs]
-                sides.append(side_of(_LETTERS[len(sides) % len(_LETTERS)], group, own))
-    finally:
+    for paths, session in zip(named, sessions):
+        groups = _groups(args, paths[0], session)
         progress.end()
+        if len(named) > 1 and len(groups) > 1:
+            raise UsageError(
+                f"{paths[0]} holds {len(groups)} agents, models or datasets ({_names(groups)}): choose one with "
+                "--agent or --model, or compare them with each other by naming only this directory"
+            )
+        for group in groups:
+            own = [job for job in session.jobs if os.fspath(job.path) in group.jobs]
+            sides.append(side_of(_LETTERS[len(sides) % len(_LETTERS)], group, own))
     if len(sides) < 2:
         raise UsageError(
             f"{named[0][0]} holds one run ({sides[0].name or 'agent unknown'}): name the one to compare it with, too"
@@ -151,30 +175,20 @@ def _sides(args: argparse.Namespace, rules: UserRules | None, decided: set[str])
     return sides
 
 
-def _groups(
-    args: argparse.Namespace,
-    paths: Sequence[Path],
-    rules: UserRules | None,
-    progress: Progress,
-    decided: set[str],
-) -> tuple[list[MergedGroup], Sequence[JobRecord]]:
+def _groups(args: argparse.Namespace, path: Path, session: Session) -> list[MergedGroup]:
+    """The runs of a session that are meant. Raises UsageError where none is left."""
     from console.bench.merge import merge
     from console.bench.rows import read_rows
 
-    session = open_session(args, paths, rules, progress)
     merged = merge(read_rows(session.judged()), session.jobs, args.merge)
-    decided |= session.decided
-    progress.end()
-    complain(session.problems)
     found = [
         group
         for group in merged.groups
         if fnmatch.fnmatchcase(group.group.agent, args.agent) and fnmatch.fnmatchcase(group.group.model, args.model)
     ]
     if not found:
-        raise UsageError(f"{paths[0]}: no trial is left by --task, --agent and --model; it has {_names(merged.groups)}")
-    named = [group for group in found if group.group.agent or group.group.model]
-    return named or found, session.jobs
+        raise UsageError(f"{path}: no trial is left by --task, --agent and --model; it has {_names(merged.groups)}")
+    return [group for group in found if group.group.agent or group.group.model] or found
 
 
 def _names(groups: Sequence[MergedGroup]) -> str:

@@ -367,6 +367,35 @@ def test_compare_says_who_is_ahead_by_how_much_and_how_sure_that_is(
     assert "| infra-excluded | 34 |" in shell("compare", a.path, b.path, "--markdown")[1]
 
 
+def test_a_comparison_is_the_same_from_the_cache_and_follows_what_changes(shell: Shell, tmp_path: Path) -> None:
+    a, b = (
+        notebook_run(tmp_path / name, passed=passed, failed=9 - passed, late=1, dead=1)
+        for name, passed in (("a", 7), ("b", 2))
+    )
+    first = shell("compare", a.path, b.path, "--json")
+    assert (
+        first == shell("compare", a.path, b.path, "--json") == shell("compare", a.path, b.path, "--json", "--no-cache")
+    )
+    text = shell("compare", a.path, b.path)
+    assert text == shell("compare", a.path, b.path) == shell("compare", a.path, b.path, "--no-cache")
+    kept = set((tmp_path / "cache" / "bench").glob("*.answer"))
+    assert kept
+    found = json.loads(first[1])
+    for argv, key, value in (
+        ((b.path, a.path), "effect", -found["effect"]),
+        ((a.path, b.path, "--mode", "clean-only"), "tasks", 9),
+        ((a.path, b.path, "--task", "task-0[0-4]"), "tasks", 5),
+        (("--side", a.path, "--side", b.path), "tasks", found["tasks"]),
+        ((a.path, b.path, "--merge", "latest"), "tasks", found["tasks"]),
+    ):
+        for _ in range(2):
+            assert json.loads(shell("compare", *argv, "--json")[1])[key] == pytest.approx(value)
+    assert shell("compare", a.path, b.path, "--agent", "nobody")[0] == 2
+    (b.trials[0] / "result.json").unlink()
+    changed = shell("compare", a.path, b.path, "--json")
+    assert changed != first and changed == shell("compare", a.path, b.path, "--json", "--no-cache")
+
+
 def test_the_agents_of_one_directory_are_compared_and_a_side_may_be_several_directories(
     shell: Shell, two: tuple[HarborJob, HarborJob], tmp_path: Path
 ) -> None:
@@ -460,16 +489,17 @@ def _help(name: str) -> str:
     ).stdout
 
 
-def test_triage_and_a_tally_that_was_kept_load_no_statistics(shell: Shell, tmp_path: Path) -> None:
+def test_triage_and_answers_that_were_kept_load_no_statistics(shell: Shell, tmp_path: Path) -> None:
     job = notebook_run(tmp_path / "a", passed=2, failed=1, late=0, dead=0)
-    assert shell("tally", job.path)[0] == 0
+    other = notebook_run(tmp_path / "b", passed=1, failed=2, late=0, dead=0)
+    assert shell("tally", job.path)[0] == shell("compare", job.path, other.path)[0] == 0
     program = (
         "import sys; from console.bench import looked; looked.SETTLED = -3600; from console.cli import run; "
         "run(sys.argv[1:]); sys.stderr.write(' '.join({'scipy', 'numpy', 'textual', 'harbor'} & set(sys.modules)))"
     )
     env = {DIRECTORY_VARIABLE: str(tmp_path / "cache"), "HOME": str(tmp_path)}
-    for command in ("triage", "tally"):
-        argv = [sys.executable, "-c", program, "bench", command, str(job.path)]
+    for command, *more in (("triage",), ("tally",), ("compare", str(other.path))):
+        argv = [sys.executable, "-c", program, "bench", command, str(job.path), *more]
         found = subprocess.run(argv, capture_output=True, text=True, check=True, env=env)
         assert found.stderr == "" and "2" in found.stdout
 

@@ -1,6 +1,7 @@
 """Statistics of two runs on the same tasks. Distributions, resampling and intervals are scipy's.
 
-Differences are always B minus A, shares between 0 and 1.
+Differences are always B minus A, shares between 0 and 1. scipy takes a second to load, which a comparison that was kept
+does not need: only the functions import it.
 """
 
 from __future__ import annotations
@@ -10,8 +11,6 @@ import warnings
 from collections.abc import Sequence
 
 import msgspec
-import numpy as np
-from scipy import stats
 
 RESAMPLES = 10_000
 _SEED = 20_240_807
@@ -37,6 +36,8 @@ def mcnemar(only_a: int, only_b: int) -> tuple[float, float]:
     P(X = k) off the double sum (Fagerland, Lydersen, Laake, BMC Med Res Methodol 13:91, 2013). Without a discordant
     task both are 1.
     """
+    from scipy import stats
+
     total, least = only_a + only_b, min(only_a, only_b)
     if total == 0:
         return 1.0, 1.0
@@ -53,6 +54,8 @@ def paired_proportions(both: int, only_a: int, only_b: int, neither: int) -> Int
     Raises:
         ValueError: there is no task.
     """
+    from scipy import stats
+
     tasks = both + only_a + only_b + neither
     if tasks == 0:
         raise ValueError("no task in common")
@@ -80,6 +83,9 @@ def mean_interval(differences_T: Sequence[float]) -> Interval | None:
     """Interval of the mean difference, the T tasks resampled: bias-corrected and accelerated, plain percentiles where
     that is not defined. None for fewer than two tasks or where all differences are one, when resampling says nothing.
     """
+    import numpy as np
+    from scipy import stats
+
     values = np.asarray(differences_T, dtype=float)
     if len(values) < 2 or np.ptp(values) < NEGLIGIBLE:
         return None
@@ -98,6 +104,8 @@ def mean_interval(differences_T: Sequence[float]) -> Interval | None:
 
 def standard_error(differences_T: Sequence[float]) -> float | None:
     """sd(d) / sqrt(T) of paired differences, T - 1 below the sum (Miller, arXiv 2411.00640); None for one task."""
+    from scipy import stats
+
     return float(stats.sem(differences_T)) if len(differences_T) > 1 else None
 
 
@@ -107,6 +115,9 @@ def sign_flip(differences_T: Sequence[float]) -> float:
     All 2^T signs where there are at most 10,000 of them, else as many drawn ones (then p is at least 1 / 10,001).
     Tasks without a difference change no mean and are left out first. 1 for fewer than two that have one.
     """
+    import numpy as np
+    from scipy import stats
+
     values = np.asarray([value for value in differences_T if abs(value) > NEGLIGIBLE], dtype=float)
     if len(values) < 2:
         return 1.0
