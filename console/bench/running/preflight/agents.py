@@ -26,7 +26,7 @@ _MESSAGES = "anthropic_messages"
 _THINKERS = re.compile(
     r"qwen3|qwq|deepseek-r|gpt-oss|glm-4\.[5-9]|kimi-k2-thinking|minimax-m|magistral|nemotron", re.IGNORECASE
 )
-_PLACEHOLDER = re.compile(r"REPLACE-ME|<[^>]*>|//JOB--|//HOST\b", re.IGNORECASE)
+_PLACEHOLDER = re.compile(r"REPLACE-ME|<[^>]*>|//JOB--|//HOST\b")
 _TABLES = ("environment", "verifier")
 
 
