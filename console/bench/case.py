@@ -25,9 +25,6 @@ _FRAMES = (
 )
 """Functions of Harbor that a traceback names, and the phase in which they run; in this order, deepest last."""
 
-_SLACK = 0.5
-"""Seconds between the end of a phase and the time at which its exception was written down."""
-
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """A verdict on a trial before its notes are added."""
@@ -97,11 +94,14 @@ class Case:
 
     @property
     def after_the_end(self) -> bool:
-        """Whether the exception came when the verifier had ended and its rewards were there."""
+        """Whether the exception came when the verifier had ended and its rewards were there.
+
+        An exception of the verification itself is written down after its end, too, but leaves no rewards.
+        """
         error, verify = self.error, self.trial.phases.get("verify")
         if error is None or error.at is None or error.step or verify is None or verify.ended is None:
             return False
-        return self.trial.rewards is not None and self.phase == "verify" and error.at >= verify.ended + _SLACK
+        return self.trial.rewards is not None and self.phase == "verify" and error.at >= verify.ended
 
     @cached_property
     def verifier_fault(self) -> Fault | None:

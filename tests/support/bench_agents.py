@@ -112,9 +112,10 @@ class Scripted(BaseInstalledAgent):
 
 
 class Fragile(BwrapEnvironment):
-    """A sandbox that is told by its task: start_error, start_seconds, tests_error, logs_error, stop_mark.
+    """A sandbox that is told by its task: start_error, start_seconds, tests_error, logs_error, stop_mark, stop_error.
 
-    With `stop_mark` it makes that file on the host when it is to be removed, and then takes a minute.
+    With `stop_mark` it makes that file on the host when it is to be removed, and then takes a minute; with `stop_error`
+    it is removed, and says that it is not.
     """
 
     async def start(self, force_build: bool) -> None:
@@ -142,3 +143,5 @@ class Fragile(BwrapEnvironment):
             Path(told["stop_mark"]).touch()
             await asyncio.sleep(60)
         await super().stop(delete)
+        if "stop_error" in told:
+            raise failure(told["stop_error"])

@@ -82,6 +82,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "what the error says": (
         "bad request that is a context overflow",
         "bad request that nothing explains",
+        "service error that is a context overflow",
         "conversation too long, in words that Harbor does not know",
         "answer too long, in words that Harbor does not know",
         "key that is refused, in words that Harbor does not know",
@@ -140,6 +141,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "verifier's fault behind a time-out",
         "verifier's fault behind an agent's error",
         "verification that fails behind a time-out",
+        "sandbox that cannot be removed afterwards",
         "lock that a left-over process of the agent held",
     ),
     "the job as a whole": (
