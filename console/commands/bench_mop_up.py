@@ -290,7 +290,14 @@ def _parser() -> Parser:
     add("dirs", nargs="+", type=Path, metavar="DIR", help="the job; behind it, jobs that ran some of it again by hand")
     choice = parser.add_argument_group("what runs")
     add = choice.add_argument
-    add("--class", dest="classes", action="append", default=[], metavar="CLASS[/CAUSE]", help="these too")
+    add(
+        "--class",
+        dest="classes",
+        action="append",
+        default=[],
+        metavar="CLASS[/CAUSE]",
+        help="attempts of this class, too",
+    )
     add("--task", action="append", default=[], metavar="GLOB", help="only tasks of this name; repeat for more")
     add("--except", dest="excepted", action="append", default=[], metavar="GLOB", help="no task of this name")
     add("--mended", action="store_true", help="a wrong key or option was put right: configuration, too")
