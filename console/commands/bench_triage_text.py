@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.bench.detectors import Detectors, Finding
@@ -64,7 +65,9 @@ def triage_text(
     notes: dict[str, tuple[int, Judged]] = {}
     lines: list[tuple[str, ...]] = []
     detectors = Detectors(session.jobs)
+    resultless: Counter[Path] = Counter()
     for judged in stream:
+        resultless[judged.trial.job] += judged.trial.problem == "incomplete"
         if wanted is not None and not wanted(judged):
             continue
         detectors.add(judged)
@@ -75,7 +78,7 @@ def triage_text(
             notes[rule] = count + 1, first
         if each and (partial or key != (OutcomeClass.COMPLETED, "")):
             lines.append(_trial_line(judged))
-    yield from _jobs(session, width)
+    yield from _jobs(session, resultless, width)
     yield ""
     if not groups:
         yield "no trial is of this class" if partial else "no trial"
@@ -94,10 +97,14 @@ def triage_text(
         )
 
 
-def _jobs(session: Session, width: int) -> Iterator[str]:
+def _jobs(session: Session, resultless: Counter[Path], width: int) -> Iterator[str]:
+    """A line a job. `resultless`: job directory to trials without a result."""
     for job in session.jobs[:_JOBS_NAMED]:
         read = session.counts.get(job.path, 0)
         state = "running now" if job.running else "finished" if job.finished else "not finished"
+        if state == "not finished" and job.planned and read - resultless[job.path] >= job.planned:
+            # Its process was killed after the last trial, before it wrote that it had ended.
+            state = "complete, though its end was not recorded"
         trials = (
             counted(read, "trial") if job.planned is None else f"{read:,} of {counted(job.planned, 'planned trial')}"
         )
