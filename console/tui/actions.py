@@ -165,6 +165,8 @@ ACTIONS: tuple[Action, ...] = (
            rank=7, pages=(*_FAILURES, "verdict", "mop")),
     Action("tally", ("t",), "t", "tally", "the figures by each accounting rule", "bench", rank=8, pages=_BENCH),
     Action("versus", ("c",), "c", "compare", "did B beat A", "bench", rank=9, pages=_BENCH),
+    Action("previous_pair", ("K",), "K", "", "of several runs the pair before", "bench", rank=66, pages=("versus",)),
+    Action("next_pair", ("J",), "J", "", "of several runs the next pair", "bench", rank=66, pages=("versus",)),
     Action("bench_sort", ("o",), "o", "sort", "another order of the list", "bench", rank=19, pages=_FAILURES),
     Action("bench_goto", ("ctrl+g",), "^g", "", "go to a row by its number or name", "bench", rank=62,
            pages=(*_FAILURES, "versus", "task")),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shlex
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +20,7 @@ from console.outcomes.classes import OutcomeClass
 from console.records.redact import redact
 from console.state.sanitize import sanitize
 from console.tui.bench.reading import Seen, Side
-from console.tui.text import Line, Span, cell, line, wrap
+from console.tui.text import Line, Span, line, wrap
 
 _ASKED_ELSEWHERE = (OutcomeClass.COMPLETED, OutcomeClass.CONFIGURATION)
 """Classes that a mark alone does not choose: graded ones need --force, wrong options --mended."""
@@ -86,18 +88,21 @@ def _runs(side: Side) -> list[_Run]:
     for job in order:
         root = str(families[job].root)
         by_what.setdefault(frozenset(measured.get(root) or measured[job]), {})[job] = None
+    place = {str(job.path): at for at, job in enumerate(side.jobs)}
+    found = sorted(by_what.values(), key=lambda jobs: min(place.get(job, len(place)) for job in jobs))
     return [
         _Run(
             roots=tuple(dict.fromkeys(families[job].root for job in jobs)),
             mop_ups=frozenset(os.path.realpath(each.path) for job in jobs for each in families[job].mop_ups),
             jobs=frozenset(os.path.realpath(job) for job in jobs),
         )
-        for jobs in by_what.values()
+        for jobs in found
     ]
 
 
 def _mop_up(side: Side, run: _Run, marked: Sequence[Seen], rules: UserRules | None, cache: bool) -> MopUp:
-    tasks = tuple(dict.fromkeys(seen.whole or seen.task for seen in marked))
+    # A name is looked for as a glob, and must find no other one.
+    tasks = tuple(dict.fromkeys(glob.escape(seen.whole or seen.task) for seen in marked))
     classes = _classes(side, run, tasks, {seen.path for seen in marked})
     arguments = ["mop-up", *map(str, run.roots)]
     arguments += [part for name, _ in classes for part in ("--class", name)]
@@ -172,22 +177,21 @@ def _stands(found: MopUp, plan: Plan, left: int) -> Iterable[str]:
 
 
 def _rows(attempts: Sequence[Attempt], cells: int, role: str) -> list[Line]:
-    name = max(16, min(30, cells // 3))
-    kind = 26 if cells >= 76 else 18
-    out = [
-        line(
-            Span(f"   {cell(one.short or '?', name)} {cell(one.kind, kind)} ", role),
-            Span(cell(one.why, max(8, cells - name - kind - 6)).rstrip(), "muted"),
-        )
-        for one in attempts[:_SHOWN]
-    ]
-    if len(attempts) > _SHOWN:
-        out.append(line(Span(f"   and {len(attempts) - _SHOWN:,} more", "muted")))
+    """By class and reason, with the tasks beneath; a task of several attempts has their number behind it."""
+    groups: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for one in attempts:
+        groups[one.kind, one.why][sanitize(one.short or "?", limit=120)] += 1
+    out: list[Line] = []
+    for (kind, why), tasks in sorted(groups.items(), key=lambda item: -item[1].total()):
+        out += _said(f"{kind} ({tasks.total():,}): {why}", cells, role)
+        named = [name if count == 1 else f"{name} x{count}" for name, count in sorted(tasks.items())]
+        more = f", and {len(named) - _SHOWN:,} more" if len(named) > _SHOWN else ""
+        out += [line("  ", *one) for one in _said(", ".join(named[:_SHOWN]) + more, cells - 2, "muted")]
     return out
 
 
 def _said(text: str, cells: int, role: str = "") -> list[Line]:
-    return [line(Span("   "), *row) for row in wrap(sanitize(text, limit=4000), cells - 4, role)]
+    return [line(Span("   "), *row) for row in wrap(sanitize(text, limit=40_000), cells - 4, role)]
 
 
 def _end(path: str, cells: int) -> str:

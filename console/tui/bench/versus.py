@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from console.bench.compare import Comparison, Flip, Paired, compare_all, p_text, side_of
+from console.bench.compare import Comparison, Flip, compare_all, p_text, side_of
 from console.bench.sides import Difference
 from console.bench.sides import Side as Compared
 from console.errors import UsageError
@@ -130,21 +130,28 @@ def _figures(one: Comparison, cells: int) -> list[Line]:
 
 def _modes(one: Comparison, cells: int) -> list[Line]:
     a, b = one.a.label, one.b.label
-    out: list[Line] = [(), line(Span(" By every mode", "title"))]
-    heading = f"   {'mode':<22} {'tasks':>5} {a:>7} {b:>7} {f'{b}-{a}':>7} {'95 %':>15} {'p':>8}"
-    out.append(line(Span(heading, "muted")))
-    return out + [_mode(found, found.mode == one.asked.mode) for found in one.modes.values()]
+    out: list[Line] = [(), line(Span(" By every mode, in points", "title"))]
+    names = ("mode", "tasks", a, b, f"{b}-{a}", "95 %", "p")
+    out.append(line(Span(_cells(names, cells), "muted")))
+    for found in one.modes.values():
+        means = (found.mean_a, found.mean_b)
+        values = (
+            found.mode,
+            str(found.tasks),
+            *("--" if mean is None else f"{100 * mean:.1f}" for mean in means),
+            "--" if found.effect is None else f"{100 * found.effect:+.1f}",
+            "--" if found.ci95 is None else f"{100 * found.ci95[0]:+.1f} to {100 * found.ci95[1]:+.1f}",
+            "--" if found.p is None else p_text(found.p).removeprefix("= "),
+        )
+        out.append(line(Span(_cells(values, cells), "bold" if found.mode == one.asked.mode else "")))
+    return out
 
 
-def _mode(found: Paired, asked: bool) -> Line:
-    def share(value: float | None) -> str:
-        return "--" if value is None else f"{100 * value:.1f}"
-
-    effect = "--" if found.effect is None else f"{100 * found.effect:+.1f}"
-    between = "--" if found.ci95 is None else f"{100 * found.ci95[0]:+.1f} to {100 * found.ci95[1]:+.1f}"
-    p = "--" if found.p is None else p_text(found.p).removeprefix("= ")
-    text = f"   {found.mode:<22} {found.tasks:>5} {share(found.mean_a):>7} {share(found.mean_b):>7} {effect:>7}"
-    return line(Span(f"{text} {between:>15} {p:>8}", "bold" if asked else ""))
+def _cells(values: Sequence[str], cells: int) -> str:
+    """A row of the table; narrow screens have no interval in it."""
+    mode, tasks, a, b, effect, between, p = values
+    interval = f" {between:>15}" if cells >= 80 else ""
+    return f"   {mode:<21} {tasks:>6} {a:>6} {b:>6} {effect:>6}{interval} {p:>7}"
 
 
 def _difference(found: Difference, one: Comparison, cells: int) -> list[Line]:

@@ -16,7 +16,7 @@ from console.tui.pages.page import Painted
 from console.tui.panes.frame import ruled
 from console.tui.picture import Scene
 from console.tui.reading import LongText
-from console.tui.text import Line, Span, cell, line, number, plain
+from console.tui.text import Line, Span, cell, line, number, plain, wrap
 
 if TYPE_CHECKING:
     from console.tui.bench.desk import BenchDesk
@@ -128,7 +128,7 @@ class VersusPage(ListPage[FlipRow]):
             self._text.to_first()
         else:
             said = sanitize(trouble, limit=300) or ("comparing ..." if later is not None else "reading ...")
-            self._text.replace([line(Span(f" {said}", "limit" if trouble else "muted"))])
+            self._text.replace([line(" ", *row) for row in wrap(said, cells - 2, "limit" if trouble else "muted")])
 
     def _nothing(self) -> str:
         if self.filter:
@@ -203,11 +203,11 @@ class VersusPage(ListPage[FlipRow]):
         self.tick()
         self.desk.say(f"by {self.mode}: {MODES[self.mode].rule}")
 
-    def do_next_trial(self) -> None:
+    def do_next_pair(self) -> None:
         """The next pair of runs."""
         self._turn_pair(1)
 
-    def do_previous_trial(self) -> None:
+    def do_previous_pair(self) -> None:
         """The pair before."""
         self._turn_pair(-1)
 
