@@ -26,9 +26,9 @@ def _planned(view: RunView, e: ev.BenchPlanned) -> None:
 
 def _limited(view: RunView, e: ev.BenchLimited) -> None:
     b = view.state.bench
-    if e.limit > 0 and e.limit != b.limit:
+    before = view.state.tunables.get("concurrency")
+    if e.limit > 0 and e.limit != before:  # after a pause it is what it was
         b.limit_since = e.ts
-    if e.limit > 0:
         view.state.tunables["concurrency"] = e.limit
     b.limit, b.limited_by, b.why = max(0, e.limit), e.by, e.why
 

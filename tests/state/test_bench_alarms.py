@@ -173,8 +173,8 @@ def test_what_only_a_training_has_is_silent() -> None:
 def test_what_ends_at_the_time_out_is_told_unless_sandboxes_explain_it() -> None:
     view = begun(trials=60)
     for n in range(24):
-        end(view, n, 110 + n, **({"outcome": "agent_timeout", "reward": 0.0} if n % 3 == 0 else {}))
-    assert "8 of the last 24" in told(view)["limit.agent_timeout"].text
+        end(view, n, 110 + n, **({"outcome": "agent_timeout", "reward": 0.0} if n % 2 == 0 else {}))
+    assert "12 of the last 24" in told(view)["limit.agent_timeout"].text
     for n in range(24, 34):
         end(view, n, 110 + n, **GONE)
     assert "bench.infrastructure" in told(view) and "limit.agent_timeout" not in told(view)

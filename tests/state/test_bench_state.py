@@ -111,7 +111,7 @@ def test_a_pause_is_no_new_limit() -> None:
     apply(view, ev.BenchLimited(ts=160, limit=0, by="ada"))
     assert view.state.bench.limit == 0 and view.state.tunables["concurrency"] == 2
     apply(view, ev.BenchLimited(ts=170, limit=2, by="ada"))
-    assert view.state.bench.limit_since == 170  # 2 after 0 is new: what was judged before does not tell of now
+    assert view.state.bench.limit_since == 150
 
 
 # --- what passed ---
@@ -197,6 +197,24 @@ def test_trials_under_way_count_with_what_is_left_of_them() -> None:
     assert benchmark.seconds_left(view.state, 260.0).likely == pytest.approx(40.0)
     late = benchmark.seconds_left(view.state, 900.0)  # older than any that ended: nobody knows, and no time is negative
     assert late is not None and 0 <= late.low <= late.likely <= late.high and late.likely > 0
+
+
+def test_the_longest_that_is_left_bounds_the_end() -> None:
+    view = begun(trials=6)
+    for n in range(4):
+        end(view, n, 400 + n, took=300.0)
+    begin(view, 4, 201)
+    begin(view, 5, 500)
+    assert benchmark.seconds_left(view.state, 500.0).likely == pytest.approx(300.0)  # not half of 1 + 300
+
+
+def test_no_bound_is_below_zero() -> None:
+    view = begun(trials=4)
+    for n, took in enumerate((1.0, 1.0, 1000.0)):
+        end(view, n, 400 + n, took=took)
+    begin(view, 3, 500)
+    found = benchmark.seconds_left(view.state, 500.0)
+    assert found.low == 0.0 < found.likely < found.high
 
 
 def test_short_trials_that_end_first_promise_no_more_than_is_so() -> None:
