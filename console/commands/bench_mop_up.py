@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +30,8 @@ CHOOSABLE = tuple(
     for one in OutcomeClass
     if one not in (OutcomeClass.COMPLETED, OutcomeClass.CAPTURE_LOSS, OutcomeClass.NO_LOGPROBS, OutcomeClass.NO_SAMPLES)
 )
+
+LEAVING_SECONDS = 5.0
 
 _EPILOG = (
     """\
@@ -97,7 +100,6 @@ def mop_up_main(argv: Sequence[str]) -> int:
 
 def _run(args: argparse.Namespace, plan: Plan, watch: Watch) -> int:
     """The jobs one after the other; the exit code of the last that was run."""
-    from console.bench.mop_up.writing import withdraw
     from console.commands.bench_mop_up_text import outcome_text, tally_command
     from console.records.harbor.jobs import read_job
 
@@ -106,7 +108,7 @@ def _run(args: argparse.Namespace, plan: Plan, watch: Watch) -> int:
         try:
             code = _start(args, plan, job, watch)
         finally:
-            withdraw(job)
+            _take_back(job, 0.0 if watch == "detach" else LEAVING_SECONDS)
         ended = watch != "detach" and read_job(job.path).finished
         if not ended:
             _say(_unended(plan, number, detached=watch == "detach"))
@@ -116,6 +118,24 @@ def _run(args: argparse.Namespace, plan: Plan, watch: Watch) -> int:
         after = _plan(args, again=True)
         _say([outcome_text(after, plan), tally_command(after)])
     return code
+
+
+def _take_back(job: PlannedJob, seconds: float) -> None:
+    """Takes the directory away in which nothing has begun, unless something is at work that will begin there.
+
+    Args:
+        seconds: how long an engine may take to leave whose run has ended before Harbor wrote anything.
+    """
+    from console.bench.mop_up.writing import untouched, withdraw
+
+    deadline = time.monotonic() + seconds
+    while untouched(job):
+        if not _live(job.path):
+            withdraw(job)
+            return
+        if time.monotonic() >= deadline:
+            return
+        time.sleep(0.1)
 
 
 def _unended(plan: Plan, number: int, *, detached: bool) -> list[str]:

@@ -66,11 +66,19 @@ def make_directory(plan: Plan, job: PlannedJob) -> None:
         ) from None
 
 
-def withdraw(job: PlannedJob) -> bool:
-    """Takes a directory away in which Harbor has not written anything; whether it did."""
+def untouched(job: PlannedJob) -> bool:
+    """Whether the job's directory holds its lineage file alone."""
     try:
-        if os.listdir(job.path) != [FILE]:
-            return False
+        return os.listdir(job.path) == [FILE]
+    except OSError:
+        return False
+
+
+def withdraw(job: PlannedJob) -> bool:
+    """Takes a directory away in which Harbor has not written anything, and will not; whether it did."""
+    if not untouched(job):
+        return False
+    try:
         (job.path / FILE).unlink()
         job.path.rmdir()
     except OSError:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 TASK = """\
@@ -106,6 +108,20 @@ class Stage:
         process = self.started(*argv)
         out, err = process.communicate(timeout=150)
         return process.returncode, out, err
+
+    def at_work(self) -> list[psutil.Process]:
+        """Processes of the stage: engines, Harbor, sandboxes."""
+        state = str(self.root / "state")
+        return [
+            process
+            for process in psutil.process_iter(["environ"])
+            if (process.info["environ"] or {}).get("QUARTERDECK_STATE_DIR") == state
+        ]
+
+    def kill(self) -> None:
+        """Ends what is left of it."""
+        for process in self.at_work():
+            process.kill()
 
     def plan(self, *argv: object) -> dict[str, Any]:
         """What `bench mop-up --dry-run --json` says."""

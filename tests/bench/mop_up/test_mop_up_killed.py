@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -19,21 +18,11 @@ from harbor_jobs import tree_hash
 from harbor_stage import Stage, wait_for
 
 
-def at_work(stage: Stage) -> list[psutil.Process]:
-    """Processes of the stage: engines, Harbor, sandboxes."""
-    found = []
-    for process in psutil.process_iter(["environ"]):
-        if (process.info["environ"] or {}).get("QUARTERDECK_STATE_DIR") == str(stage.root / "state"):
-            found.append(process)
-    return found
-
-
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
     made = Stage(tmp_path, ["one", "three", "two"])
     yield made
-    for process in at_work(made):
-        process.kill()
+    made.kill()
 
 
 def graded(job: Path) -> list[str]:
@@ -54,7 +43,7 @@ def test_killed_and_typed_again(stage: Stage) -> None:
     assert refused[0] == 2 and "wait for its end" in refused[2]  # never two at once
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
-    wait_for(lambda: not at_work(stage), "the engine's end")
+    wait_for(lambda: not stage.at_work(), "the engine's end")
     (stage.fates / "wait").unlink()
     finished = graded(mop_up)
     assert 1 <= len(finished) < 3
