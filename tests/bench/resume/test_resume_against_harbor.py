@@ -40,7 +40,7 @@ def drive(what: str, asked: object) -> Any:
 
 def digest(root: Path) -> list[tuple[str, int, int]]:
     """Everything below a directory, by size and time of change."""
-    return [(str(path), path.lstat().st_mtime_ns, path.lstat().st_size) for path in sorted(root.rglob("*")) + [root]]
+    return [(str(path), path.lstat().st_mtime_ns, path.lstat().st_size) for path in [*sorted(root.rglob("*")), root]]
 
 
 class Compared:
