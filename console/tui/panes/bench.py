@@ -104,7 +104,7 @@ def endpoint_spans(scene: Scene) -> list[Span]:
 
 def _rate(scene: Scene) -> str:
     rate = None if scene.dead else benchmark.tokens_per_second(scene.state)
-    return "" if rate is None else f"{number(rate, 1) if rate < 100 else count(rate)}/s"
+    return "" if not rate else f"{number(rate, 1) if rate < 100 else count(rate)}/s"
 
 
 # --- two shapes ----------------------------------------
@@ -134,7 +134,7 @@ def _low(scene: Scene, cells: int) -> list[Line]:
         Span(f" {rate}" if rate else ""), Span(f"  {money(b.cost_usd)}" if b.cost_usd is not None else ""),
         Span("  endpoint ", "muted"), *endpoint_spans(scene),
     )  # fmt: skip
-    return [first, second, third, *_outcomes(scene), *_limit(scene, cells)]
+    return [first, second, third, *_outcomes(scene, cells), *_limit(scene, cells)]
 
 
 def _tall(scene: Scene, cells: int) -> list[Line]:
@@ -154,7 +154,7 @@ def _tall(scene: Scene, cells: int) -> list[Line]:
     out += _row_with_rule("passed", passed_text(excluded), f"{EXCLUDED_RULE} ({excluded.left_out})", cells)
     out += _row_with_rule("", passed_text(aware), AWARE_RULE, cells)
     out.append(line(Span(f" {'infra':<{_LABEL}}", "muted"), infra_span(scene)))
-    out += _outcomes(scene)
+    out += _outcomes(scene, cells)
     cached = f" (cached {count(b.cached_tokens)})" if b.cached_tokens else ""
     out += [
         _row("tokens", f"in {count(b.prompt_tokens)}{cached}"),
@@ -204,14 +204,15 @@ def _bar(scene: Scene, share: float, size: int) -> list[Span]:
     return [Span(scene.marks.full * full, "accent"), Span(scene.marks.light * (size - full), "muted")]
 
 
-def _outcomes(scene: Scene) -> list[Line]:
-    """How many trials of each sign, as many in a row as the pane's narrowest has room for."""
+def _outcomes(scene: Scene, cells: int) -> list[Line]:
+    """How many trials of each sign, in as few rows as they need."""
     found = Counter(kind_of(t, scene.now) for _, t in benchmark.trials(scene.state) if t.phase == "done")
     order = [kind for kind in SIGNS if kind in found]
     out: list[Line] = []
-    for at in range(0, len(order), 3):
+    each = max(1, (cells - _LABEL - 1) // 8)
+    for at in range(0, len(order), each):
         spans = [Span(" " * (_LABEL + 1) if at else f" {'ended':<{_LABEL}}", "muted")]
-        for kind in order[at : at + 3]:
+        for kind in order[at : at + each]:
             spans += [Span(sign_text(kind, scene.ascii), SIGNS[kind].role), Span(f" {found[kind]:<6}")]
         out.append(tuple(spans))
     return out

@@ -28,7 +28,7 @@ def where(scene: Scene, wide: bool) -> Line:
 def eta(scene: Scene, wide: bool) -> Line:
     """Time left."""
     found = left(scene)
-    if found is None:
+    if found is None or found.high <= 0:
         return ()
     bounds = f" ({short_time(found.low)} to {short_time(found.high)})" if wide else ""
     return line(f"left {short_time(found.likely)}{bounds}")

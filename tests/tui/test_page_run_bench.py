@@ -1,0 +1,208 @@
+"""The console on a benchmark: tasks and attempts, its pane of figures, what keys do, what is refused and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from made_bench import BenchPlan, make_bench
+from page_bench import AskedSource, desk_on, keys, story
+from walking import LiveRecording
+
+from console.errors import UsageError
+from console.journal import events as ev
+from console.records.run_dir import RunRecord
+from console.tui.desk import Desk
+from console.tui.frame import as_text, paint
+from console.tui.glyphs import kind_of
+from console.tui.operating import parse_tunables
+from console.tui.replay import ReplaySource
+from console.tui.text import plain
+from console.tui.widgets.pane import to_ascii
+
+SIZES = ((80, 24), (120, 40), (200, 60))
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """89 tasks, five attempts each, 120 trials after its start; sandboxes failed, and the limit was halved."""
+    path = tmp_path_factory.mktemp("bench") / "run"
+    make_bench(path, BenchPlan())
+    return path
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One attempt a task, just before the limit is halved."""
+    path = tmp_path_factory.mktemp("crowded") / "run"
+    make_bench(path, BenchPlan(attempts=1, ended=72))
+    return path
+
+
+@pytest.fixture(scope="module")
+def over(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("over") / "run"
+    make_bench(path, BenchPlan(tasks=24, attempts=1, ended=None, over=True, crowded=0.0, stood=0))
+    return path
+
+
+def live(run: Path) -> tuple[Desk, object]:
+    """A desk on a live run as it stands at the recording's end."""
+    record = RunRecord(run)
+    _, _, clock = desk_on(ReplaySource(record))
+    desk, shell, _ = desk_on(LiveRecording(record, clock, record.journal.last_seq))
+    return desk, shell
+
+
+def screen(desk: Desk, width: int, height: int) -> list[str]:
+    painted = paint(desk, width, height, None)
+    return as_text(painted, width, height).split("\n")
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("name", ["bench", "crowded", "over"])
+def test_snapshots(request: pytest.FixtureRequest, name: str, size: tuple[int, int], matches_snapshot) -> None:
+    desk, _ = live(request.getfixturevalue(name))
+    lines = screen(desk, *size)
+    assert len(lines) == size[1]
+    matches_snapshot(f"run-{name}-{size[0]}x{size[1]}", lines)
+
+
+def test_ascii_has_nothing_else(bench: Path) -> None:
+    record = RunRecord(bench)
+    desk, _, _ = desk_on(ReplaySource(record, at_end=True), ascii_only=True)
+    lines = screen(desk, 120, 40)
+    assert "P 42" in "\n".join(lines) and all(to_ascii(line).isascii() for line in lines)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+def test_nothing_of_a_training_is_told(bench: Path, size: tuple[int, int]) -> None:
+    text = "\n".join(screen(live(bench)[0], *size)).lower()
+    for word in ("step ", "ppo", "capture", "no-logprob", "policy v", "reward/step", "checkpoint", "group", "gateway"):
+        assert word not in text, word
+
+
+def test_figures_are_those_of_the_state(bench: Path) -> None:
+    desk, _ = live(bench)
+    text = "\n".join(screen(desk, 120, 40))
+    b = desk.state.bench
+    assert f"{b.done}/445" in text and "3 of 4 (job 8)" in text and "infra    0 of the last 20" in text
+    assert "42/117 35.9 %" in text and "infra-excluded" in text and "42/131 32.1 %" in text and "error-aware" in text
+    assert "4, by policy: 60 % of the" in text and "$5.05" in text and "left     9h" in text
+
+
+def test_an_agent_at_work_is_never_called_stalled(bench: Path) -> None:
+    desk, _ = live(bench)
+    at_work = [(g, t) for g in desk.state.groups.values() for t in g.trials if t.phase == "agent"]
+    assert len(at_work) == 3 and all(kind_of(t, desk.state.ts + 9000) == "running" for _, t in at_work)
+    desk.selection.group, desk.selection.trial, desk.selection.pinned = at_work[0][0].group, at_work[0][1].trial, True
+    text = "\n".join(screen(desk, 120, 40))
+    assert "agent at work" in text and "stalled" not in text and "idle" not in text
+
+
+async def test_the_pane_is_focused_zoomed_and_scrolled_past(bench: Path) -> None:
+    desk, shell = live(bench)
+    screen(desk, 120, 40)
+    for key in ("5", "6"):
+        await keys(desk, shell, "1", key)
+        assert desk.selection.focus == "bench"
+    await keys(desk, shell, "z")
+    lines = screen(desk, 80, 24)
+    text = "\n".join(lines)
+    assert "error-aware: every failure is 0" in text and "Tasks" not in text
+    await keys(desk, shell, "escape")
+    screen(desk, 120, 40)
+    await keys(desk, shell, "tab")
+    assert desk.selection.focus == "trials" and not desk.selection.zoom
+
+
+async def test_lists_are_scrolled_filtered_and_gone_to(bench: Path) -> None:
+    desk, shell = live(bench)
+    screen(desk, 80, 24)
+    await keys(desk, shell, "G")
+    assert desk.scene().group is desk.scene().groups[-1]
+    assert "above" in "\n".join(screen(desk, 80, 24))
+    shell.answers = ["class:infra"]
+    await keys(desk, shell, "slash")
+    found = desk.scene().groups
+    assert len(found) == 14 and all(any(t.outcome == "infrastructure" for t in g.trials) for g in found)
+    shell.answers = ["no-such-task"]
+    await keys(desk, shell, "escape", "slash")
+    assert "no task passes the filter" in "\n".join(screen(desk, 80, 24))
+    shell.answers = ["trial g70/t1"]
+    await keys(desk, shell, "escape", "colon")
+    scene = desk.scene()
+    assert (scene.group.group, scene.trial.trial) == (69, 0)
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("x", "Harbor cannot cancel one trial of a job; s begins no more"),
+        ("X", "Harbor cannot cancel one trial"),
+        ("r", "quarterdeck bench mop-up"),
+        ("R", "quarterdeck bench mop-up"),
+        ("C", "a benchmark has no training steps"),
+        ("Q", "a benchmark has no training steps"),
+        ("m", "a benchmark has no training steps"),
+        ("c", "a benchmark's tokens are not captured"),
+        ("space", "cannot be cancelled one by one"),
+    ],
+)
+async def test_what_makes_no_sense_is_refused_with_the_reason(bench: Path, key: str, why: str) -> None:
+    desk, shell = live(bench)
+    await keys(desk, shell, key)
+    assert why in plain(desk.scene().message) and desk.page.id == "run" and not desk.selection.marked
+    assert not shell.confirmed
+
+
+def test_keys_that_make_no_sense_are_neither_shown_nor_in_the_help(bench: Path) -> None:
+    desk, _ = live(bench)
+    labels = dict(desk.key_labels())
+    assert not {"x", "r", "m"} & labels.keys() and {"s", "p", "d"} <= labels.keys()
+    offered = {action.id: action for action in desk.offered()}
+    assert "cancel_group" not in offered and "trained" not in offered["stop_after_step"].help
+    assert "at work" in offered["tune"].help
+
+
+async def test_concurrency_is_what_can_be_set(bench: Path) -> None:
+    desk, shell = live(bench)
+    shell.answers = ["concurrency=2"]
+    await keys(desk, shell, "equals_sign")
+    assert shell.confirmed or "concurrency" in plain(desk.scene().message)
+    assert parse_tunables("concurrency=2", desk.state.tunables) == {"concurrency": 2}
+    with pytest.raises(UsageError, match="no 'parallel'; there are concurrency"):
+        parse_tunables("parallel=2", desk.state.tunables)
+    with pytest.raises(UsageError, match="no 'concurrency'"):
+        parse_tunables("concurrency=2", {"parallel": 4.0})
+
+
+def test_an_alarm_is_told_with_its_advice(crowded: Path, tmp_path: Path) -> None:
+    from console.state.alarms import alarms
+    from console.state.reduce import apply
+
+    desk, _ = live(crowded)
+    (found,) = alarms(desk.source.view, desk.state.ts).values()
+    apply(desk.source.view, ev.AlarmOpened(ts=desk.state.ts, key=found.key, level=found.level, text=found.text,
+                                           remedy=found.remedy, action=found.action))  # fmt: skip
+    text = "\n".join(screen(desk, 120, 40))
+    assert "of the last 20 trials are infrastructure failures (SandboxError" in text
+    assert "set concurrency=4" in found.remedy
+
+
+async def test_the_trial_page_speaks_of_a_benchmark(bench: Path) -> None:
+    source = AskedSource(RunRecord(bench), story(), live=True)
+    desk, shell, _ = desk_on(source)
+    source.play_to(RunRecord(bench).journal.last_seq)
+    desk.selection.group, desk.selection.trial, desk.selection.pinned = 69, 0, True
+    await keys(desk, shell, "f3", "b")
+    text = "\n".join(screen(desk, 120, 40))
+    assert "not graded" in text and "a mop-up runs it again" in text and "train" not in text and "turns" not in text
+
+
+def test_a_replay_is_as_the_live_run(over: Path) -> None:
+    record = RunRecord(over)
+    desk, _, _ = desk_on(ReplaySource(record, at_end=True))
+    text = "\n".join(screen(desk, 120, 40))
+    assert "trials 24/24 finished, exit 0" in text and "│ left" not in text and "at work  " not in text
+    assert "all trials have ended" in text
