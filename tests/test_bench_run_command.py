@@ -195,6 +195,20 @@ def test_going_on_is_refused_where_finished_trials_would_run_again(ran: Ran) -> 
     assert tree_hash(ran.root / "jobs/told") == before
 
 
+def test_going_on_is_refused_where_harbor_would_take_the_job_for_a_new_one(ran: Ran) -> None:
+    """Without config.json nothing tells Harbor of the trials that stand: it runs them again, and says nothing."""
+    job = ran.root / "jobs/told"
+    (job / "config.json").rename(ran.root / "aside")
+    before = tree_hash(job)
+    try:
+        done = ran.again("--plain", "--continue", "--yes")
+        assert done.returncode == 2
+        assert "2 finished trials would run again" in done.stderr
+        assert tree_hash(job) == before
+    finally:
+        (ran.root / "aside").rename(job / "config.json")
+
+
 def test_going_on_asks_before_it_deletes_and_keeps_what_is_finished(ran: Ran) -> None:
     job = ran.root / "jobs/told"
     kept, cut = (next(job.glob(f"{name}__*")) for name in ("note-write", "note-trail"))

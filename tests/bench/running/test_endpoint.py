@@ -72,7 +72,7 @@ def ask(
         name="an-agent", model=model, side="host", endpoint=url, key_name="OPENAI_API_KEY", key=True,
         provider="openai", model_id=model.split("/", 1)[-1], format=format,
     )  # fmt: skip
-    job = {"jobs_dir": "/j", "job_name": "n", "agents": [{"kwargs": {"api_base": url}, "env": {}}]}
+    job = {"jobs_dir": "/j", "job_name": "n", "agents": [{"kwargs": {"api_base": url}, "env": {}}] * 2}
     case = Case(
         options=BenchOptions(job=job, run_dir="/r", endpoint=url),
         view=HarborView(valid=True, job=job, agents=[view, view]),
