@@ -123,3 +123,40 @@ def test_each_is_one_verdict_and_every_command_answers(jobs, bounded, name, told
     asked = json.loads(told_apart.out)
     assert asked["only_a"] == graded and asked["tasks"] == graded and f"{graded}" in compared.out
     assert tree_hash(job) == before
+
+
+LINEAGE = "quarterdeck-mop-up.json"
+OWN = [
+    # (file of the job, its content, what stands for @ in it, what a tally says of it)
+    ("config.json", '{"job_name": "x", "x": @}', many("{}", 7 * MEGABYTE), "more than 1,000,000 values"),
+    ("config.json", '{"job_name": @}', "[" * DEEP + "]" * DEEP, "nested too deeply"),
+    ("config.json", '{"job_name": "\\u001b[2J", "n_attempts": 1e400, "y": @', str(2**70), "no JSON"),
+    ("result.json", '{"n_total_trials": 1, "stats": {"evals": @}}', many("{}", 60 * MEGABYTE), "objects"),
+    ("result.json", '{"n_total_trials": @, "finished_at": NaN, "stats": []}', str(2**64), ""),
+    ("result.json", '{"n_total_trials": 1, "x": "@"}', "y" * 65 * MEGABYTE, "more than the"),
+    ("lock.json", '{"trials": @, "harbor": {"version": "0.26.0"}}', many("{}", 60 * MEGABYTE), "objects"),
+    ("lock.json", '{"trials": @, "harbor": {"version": "0.26.0"}}', many("{}", 9 * MEGABYTE), ""),
+    ("lock.json", '{"trials": [], "invocation": @}', many("1", 9 * MEGABYTE), "values"),
+    ("lock.json", "@", "\0" * 1000, "no JSON"),
+    (LINEAGE, '{"v": 1, "tasks": @}', many("{}", 60 * MEGABYTE), "merge.lineage"),
+    (LINEAGE, '{"v": 1, "attempts": @}', many("{}", MEGABYTE), "merge.lineage"),
+    (LINEAGE, '{"v": 1, "attempts": {"\\u001b": 1e400, "a": -1, "b": @}}', str(2**80), "merge.lineage"),
+]
+
+
+def test_a_jobs_own_file_is_one_finding(open_dir, bounded):
+    commands = []
+    for number, (name, content, filler, _) in enumerate(OWN):
+        job = HarborJob(open_dir / "own" / str(number))
+        job.trial("org/a", 1.0, files=PASSED)
+        job.write()
+        put(job.path / name, content.replace("@", filler))
+        commands += [[command, job.path, *more] for command, *more in (("triage",), ("tally",), ("tally", "--json"))]
+    answers = bounded(*commands)
+    for number, (*_, said) in enumerate(OWN):
+        triage, text, as_json = answers[3 * number : 3 * number + 3]
+        for answer in (triage, text, as_json):
+            answer.check()
+            assert answer.err.count("\n") <= 1
+        assert "completed       1" in triage.out and said in " ".join((text.out + text.err).split())
+        assert {(one["numerator"], one["denominator"]) for one in json.loads(as_json.out)["modes"]} == {(1.0, 1)}
