@@ -40,8 +40,6 @@ def main() -> None:
     fd = int(sys.argv[2])
     os.set_inheritable(fd, False)
     own = os.dup(fd)  # the plugin closes its own
-    # Started from a background job of a shell it would be ignored, and Harbor would never hear that it has to end.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     yield_memory(RUNNER)
     threading.Thread(target=_end_with, args=(own,), name="engine-watch", daemon=True).start()
     sys.argv = ["harbor", *sys.argv[3:]]

@@ -77,6 +77,19 @@ def test_harbor_ends_with_an_engine_that_is_killed_before_the_job_is_resolved(tm
     harbor.wait(10)
 
 
+def test_a_run_from_the_background_of_a_shell_is_stopped_as_any_other(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, {"hang": "hang"})
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does; children inherit it
+    try:
+        run = BenchRun(bench.options())
+    finally:
+        signal.signal(signal.SIGINT, before)
+    until(bench.begun)
+    run.order("stop_now")
+    assert run.ended(30) == 3
+    assert [e.outcome for e in run.of(ev.TrialFinished)] == ["cancelled"]
+
+
 def test_the_end_of_the_command_that_owns_the_run_ends_it(waiting: tuple[Bench, BenchRun]) -> None:
     _, run = waiting
     assert run.launch.run is not None and run.launch.run.owner_fd is not None

@@ -67,6 +67,19 @@ def test_a_stop_lets_those_at_work_end_and_begins_no_more(waiting: Begin) -> Non
     assert len(results) == 2, "a trial that had not begun has a result"
 
 
+def test_a_stop_lets_harbor_try_a_trial_at_work_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    bench = Bench(tmp_path, {"a-shaky": "wait-once", "later": "pass"})
+    # Between its tries, seconds in which nothing seems to be at work.
+    run = BenchRun(bench.options(concurrent=1, job={"retry": {"max_retries": 1, "min_wait_sec": 3.0}}))
+    until(lambda: len(bench.begun()) == 1)
+    run.order("stop_after_step")
+    bench.go()
+    assert run.ended() == 3
+    assert [(e.try_, e.outcome) for e in run.of(ev.TrialFinished)] == [(0, "infrastructure"), (1, "completed")]
+    assert "1 of its trials had not begun" in run.of(ev.RunFinished)[0].reason
+
+
 def test_a_stop_is_taken_back(waiting: Begin) -> None:
     bench, run = waiting
     run.order("stop_after_step")

@@ -40,7 +40,10 @@ class SandboxError(Exception):
 
 class Acting(BaseAgent):
     """Does what its instruction says: `pass`, `fail`, `raise`, `once` (raises in its first try), `wait` (for the file
-    `go`), `hang`, or `thread` (leaves a thread behind that keeps the process). Notes each begin in the file `begun`."""
+    `go`), `wait-once`, `hang`, or `thread` (leaves a thread behind that keeps the process).
+
+    Notes each begin in the file `begun`.
+    """
 
     def __init__(self, *args: Any, notes: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -62,12 +65,12 @@ class Acting(BaseAgent):
             file.write(f"{trial}\n")
         context.n_input_tokens, context.n_cache_tokens, context.n_output_tokens = 100, 40, 10
         context.cost_usd = 0.25
-        if act == "raise" or (act == "once" and not self._before(trial)):
-            raise SandboxError(f"sandbox {trial} is gone")
         if act == "hang":
             await asyncio.sleep(3600)
-        while act == "wait" and not (self._notes / "go").exists():  # noqa: ASYNC110 - told from another process
+        while act.startswith("wait") and not (self._notes / "go").exists():  # noqa: ASYNC110 - told from another process
             await asyncio.sleep(0.02)
+        if act == "raise" or (act.endswith("once") and not self._before(trial)):
+            raise SandboxError(f"sandbox {trial} is gone")
         if act == "thread":
             threading.Thread(target=time.sleep, args=(3600,)).start()
         if act != "fail":
