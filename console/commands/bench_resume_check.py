@@ -16,6 +16,8 @@ none is named) before it knows whether it can go on; then every directory withou
 your own notes alike; and it runs all trials that are missing, not only those that were filtered. It refuses when any
 trial's configuration or the lock differs from what is planned now: an endpoint that was edited in config.json, a task
 whose files changed, another n_concurrent_trials, a lock of another schema (Harbor up to 0.16, 0.17 to 0.20, from 0.21).
+The lock also holds the exceptions that are not tried again, whose defaults changed with 0.16, 0.19, 0.25 and 0.26: a
+job whose configuration leaves them out is refused after such an upgrade.
 
 Before 0.25 the directory given is not the one that counts: config.json names it, seen from the working directory. A job
 that was moved, renamed, or resumed from elsewhere runs again as a whole, in a new directory, while the filter deletes

@@ -83,12 +83,25 @@ def _differences(recorded: Any, planned: Any, prefix: str) -> Iterator[str]:
             if one == other and (one is _MISSING) == (other is _MISSING):
                 continue
             yield from _differences(one, other, f"{prefix}.{key}" if prefix else str(key))
-    elif isinstance(recorded, list) and isinstance(planned, list) and len(recorded) == len(planned):
+    elif isinstance(recorded, list) and isinstance(planned, list) and _in_step(recorded, planned, prefix):
         for index, (one, other) in enumerate(zip(recorded, planned)):
             if one != other:
                 yield from _differences(one, other, f"{prefix}.{index}")
+    elif prefix.rsplit(".", 1)[-1] in _SETS and isinstance(recorded, list) and isinstance(planned, list):
+        parts = (("without", _named(recorded, planned)), ("with", _named(planned, recorded)))
+        yield f"{prefix}: " + " and ".join(f"{sign} {said}" for sign, said in parts if said)
     elif recorded != planned:
         yield f"{prefix}: {_shown(recorded, prefix)} -> {_shown(planned, prefix)}"
+
+
+def _in_step(recorded: list[Any], planned: list[Any], prefix: str) -> bool:
+    return len(recorded) == len(planned) and prefix.rsplit(".", 1)[-1] not in _SETS
+
+
+def _named(one: list[Any], other: list[Any]) -> str:
+    """What is in the first only."""
+    names = [_shown(item, "") for item in one if item not in other]
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _shown(value: Any, name: str) -> str:

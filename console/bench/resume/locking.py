@@ -40,16 +40,17 @@ def check_lock(
     concurrent = config.get("n_concurrent_trials", table(config.get("orchestrator")).get("n_concurrent_trials", 4))
     if lock.get("n_concurrent_trials") != concurrent:
         differs.append(f"n_concurrent_trials: {json.dumps(lock.get('n_concurrent_trials'))} -> {concurrent}")
-    retry = table(config.get("retry", table(config.get("orchestrator")).get("retry")))
-    recorded_retry = table(lock.get("retry"))
-    # A configuration without defaults does not tell which exceptions its version leaves out.
-    keys = retry.keys() if "exclude_exceptions" not in retry else retry.keys() | recorded_retry.keys()
-    one, other = ({key: each.get(key) for key in keys} for each in (recorded_retry, retry))
-    differs += differences(plain(one), plain(other), "retry")
+    retry = with_unretried(table(config.get("retry", table(config.get("orchestrator")).get("retry"))), habits)
+    differs += differences(plain(table(lock.get("retry"))), plain(retry), "retry")
     differs += _trials(trials, lock, habits, digests)
     if not differs:
         return None
     return Refusal(stage="run", error="FileExistsError", why=MISMATCH, differs=tuple(differs))
+
+
+def with_unretried(retry: dict[str, Any], habits: Habits) -> dict[str, Any]:
+    """How often trials are tried, with the exceptions that the version leaves out when the job names none."""
+    return {"exclude_exceptions": list(habits.unretried)} | retry
 
 
 def _trials(

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from console.bench.resume.asking import Answer, Question, ask
-from console.bench.resume.comparing import differences, job_plain
-from console.bench.resume.locking import MISMATCH, check_lock
+from console.bench.resume.comparing import differences, job_plain, plain
+from console.bench.resume.locking import MISMATCH, check_lock, with_unretried
 from console.bench.resume.model import DEFAULT_FILTER, Prediction, Refusal, Way
 from console.bench.resume.passes import Passes, Slot, slots_of
 from console.bench.resume.planning import (
@@ -210,7 +210,6 @@ class _Case:
             return self._told(problem)
         if self.way == "run" and self.recorded is not None:
             mine, theirs = _replayed(self.recorded, self.habits), _replayed(self.config, self.habits)
-            _forget_unsaid(mine, theirs)
             if mine != theirs:
                 return self._told(_other_config(mine, theirs))
         located = "" if self.habits.rebinds else self._trials_dir()
@@ -284,17 +283,8 @@ class _Case:
 def _replayed(config: dict[str, Any], habits: Habits) -> dict[str, Any]:
     """What is compared of a job's configuration."""
     hidden = {"job_name", "debug"} | ({"jobs_dir"} if habits.rebinds else set())
-    return {key: value for key, value in job_plain(config).items() if key not in hidden}
-
-
-def _forget_unsaid(mine: dict[str, Any], theirs: dict[str, Any]) -> None:
-    """Which exceptions a version does not try again by default is not known here: where one side does not say it, the
-    other one is taken to be the default."""
-    unsaid = [each for each in (mine, theirs) if not table(each.get("retry")).get("exclude_exceptions")]
-    if not unsaid:
-        return
-    for each in (mine, theirs):
-        each["retry"] = {key: value for key, value in table(each.get("retry")).items() if key != "exclude_exceptions"}
+    kept = {key: value for key, value in job_plain(config).items() if key not in hidden}
+    return kept | {"retry": plain(with_unretried(table(kept.get("retry")), habits))}
 
 
 def _other_config(recorded: dict[str, Any], planned: dict[str, Any]) -> Refusal:

@@ -44,6 +44,26 @@ _PLANNED = (
     "artifacts",
 )
 
+_UNRETRIED: tuple[tuple[tuple[int, int], str], ...] = (
+    (
+        (0, 0),
+        "AgentTimeoutError RewardFileEmptyError RewardFileNotFoundError VerifierOutputParseError VerifierTimeoutError",
+    ),
+    ((0, 16), "ApiUsageLimitError"),
+    ((0, 19), "AgentAuthenticationError AgentSafetyRefusalError ModelNotFoundError"),
+    ((0, 25), "UnsupportedModelParametersError"),
+)
+"""Exceptions that are not tried again by default, added over the releases."""
+_UNRETRIED_026 = (
+    "APIResponseValidationError AgentAuthenticationError AgentSafetyRefusalError AgentTimeoutError "
+    "ApiProviderResourceNotFoundError AuthenticationError BadRequestError BudgetExceededError CancelledError "
+    "ContentPolicyViolationError ContextLengthExceededError ContextWindowExceededError DspyImportError "
+    "MissingExtraError ModelNotFoundError NonZeroAgentExitCodeError NotFoundError OutputLengthExceededError "
+    "OutputTokenExceededError PermissionDeniedError RegradeError RewardFileEmptyError RewardFileNotFoundError "
+    "ServiceOperationsUnsupportedError UnprocessableEntityError UnsupportedModelParametersError UnsupportedParamsError "
+    "VercelScopeError VerifierOutputParseError VerifierTimeoutError"
+)
+
 
 class Habits(msgspec.Struct, frozen=True, kw_only=True):
     """How one version goes on with a job.
@@ -56,7 +76,8 @@ class Habits(msgspec.Struct, frozen=True, kw_only=True):
         lock_schema: of the lock that it writes and expects, None when it has none.
         lock_exact: the lock's trials are compared with all they say, paths and names too.
         locked: keys of a trial that its lock holds and compares; planned: keys that every trial takes from its job.
-        mode_locked: the lock also holds where the verifier runs.
+        unretried: exceptions that it does not try again when a job does not name any; the lock holds them too, which is
+            why a job whose configuration leaves them out is refused by another release.
     """
 
     version: str
@@ -64,9 +85,9 @@ class Habits(msgspec.Struct, frozen=True, kw_only=True):
     tolerant: bool
     lock_schema: int | None
     lock_exact: bool
-    mode_locked: bool
     locked: tuple[str, ...]
     planned: tuple[str, ...]
+    unretried: tuple[str, ...]
 
 
 def habits_of(version: str) -> Habits:
@@ -78,10 +99,16 @@ def habits_of(version: str) -> Habits:
         tolerant=at >= (0, 16),
         lock_schema=3 if at >= (0, 21) else 2 if at >= (0, 17) else 1 if at >= (0, 6) else None,
         lock_exact=at < (0, 8),
-        mode_locked=at >= (0, 21),
+        unretried=_unretried(at),
         locked=_LOCKED + tuple(name for name, since in _LOCKED_SINCE.items() if at >= since),
         planned=_PLANNED + tuple(name for name, since in _PLANNED_SINCE.items() if at >= since),
     )
+
+
+def _unretried(at: tuple[int, ...]) -> tuple[str, ...]:
+    if at >= (0, 26):
+        return tuple(sorted(_UNRETRIED_026.split()))
+    return tuple(sorted(name for since, names in _UNRETRIED if at >= since for name in names.split()))
 
 
 def numbers(version: str) -> tuple[int, ...]:
