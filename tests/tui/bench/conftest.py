@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from look_stage import first_job, reader_of, second_job
+from look_jobs import first_job, second_job
+from look_stage import reader_of
 
 from console.tui.bench.reading import Survey
 

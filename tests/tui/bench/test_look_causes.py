@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from harbor_jobs import HarborJob
-from look_stage import DEAD, KEY, NO_TOOLS, PASSED, WORK, reader_of
+from look_jobs import DEAD, KEY, NO_TOOLS, PASSED, WORK
+from look_stage import reader_of
 
 from console.tui.bench.causes import CauseRow, cause_rows, said
 from console.tui.bench.reading import Side, Stopped, Survey
@@ -74,7 +75,7 @@ def test_a_finding_that_names_some_of_its_trials_counts_all(tmp_path: Path) -> N
 
 
 def test_what_was_seen_and_is_not_decisive_has_its_trials(survey: Survey) -> None:
-    row = next(row for row in rows_of(survey.side) if row.key == ("note", "bench.after_work"))
+    row = next(row for row in rows_of(survey.side) if row.key == ("note", "bench.work_done"))
     assert row.count == 3 and {seen.row.error for seen in row.trials} == {"SandboxError"}
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from harbor_jobs import HarborJob
-from look_stage import DEAD, KEY, NO_TOOLS, WORK, reader_of
+from look_jobs import DEAD, KEY, NO_TOOLS, WORK
+from look_stage import reader_of
 from rich.cells import cell_len
 
 from console.bench.model import Evidence

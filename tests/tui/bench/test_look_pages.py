@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from harbor_jobs import HarborJob, tree_hash
-from look_stage import DEAD, KEY, PASSED, WORK, app_on, desk_of, first_job, opened, press, reader_of, settle, until
+from look_jobs import DEAD, KEY, PASSED, WORK, first_job
+from look_stage import app_on, desk_of, opened, press, reader_of, settle, until
 
 from console.tui.app import ConsoleApp
 from console.tui.bench.pages import PAGES

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from harbor_jobs import HarborJob, put, tree_hash
-from look_stage import DEAD, PASSED, TIMEOUT, WORK, first_job, reader_of
+from look_jobs import DEAD, PASSED, TIMEOUT, WORK, first_job
+from look_stage import reader_of
 
 from console.bench.compare import compare_all, side_of
 from console.bench.figures.modes import DEFAULT, MODES
