@@ -18,7 +18,7 @@ from console.cli import run
 from console.commands.bench_run_help import _INSTEAD
 from console.resources import tasks_dir
 
-SECRET = "sk-proj-abcdefghijklmnopqrstuvwx"
+SECRET = "sk-proj-abcdefghijkl0123456789"
 JOB = f"""\
 job_name: told
 n_concurrent_trials: 2
@@ -75,6 +75,12 @@ def test_all_mistakes_are_told_at_once(shell: Shell) -> None:
     assert code == 2
     told = {line.split()[1] for line in out.splitlines() if line.startswith(("error", "warning"))}
     assert {"bench.wiring", "bench.retries", "bench.placeholder"} <= told
+
+
+def test_a_password_in_the_file_is_not_shown(shell: Shell) -> None:
+    code, out, err = shell("local", "dataset.path=null", "dataset.repo=https://user:word@host/set", "--check")
+    assert code == 2 and "bench.secret_in_clear" in out
+    assert "word" not in out.replace("password", "") + err
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from console.bench.running.launch import begin_benchmark, require_harbor
 from console.bench.running.options import BenchOptions
 from console.bench.running.preflight import Examination, examine
 from console.bench.running.preflight.places import existing_finding
-from console.bench.running.secrets import hide
+from console.bench.running.secrets import hide, shown
 from console.commands.start import Watch, abandon, first_interrupt_waits, say_where, warn
 from console.errors import Interrupted
-from console.findings import refuse
+from console.findings import Finding, refuse
 from console.launching import new_run_id
 from console.state.sanitize import sanitize
 from console.tui.main import PLAIN_LOOK, Look, attach, check_look, require_terminal
@@ -34,8 +34,14 @@ def examined(options: BenchOptions, *, live: bool = True) -> Examined:
     hidden = hide(options.job, os.environ)
     options = msgspec.structs.replace(options, job=hidden.job)
     found = examine(options, os.environ | hidden.variables, live=live)
-    found = msgspec.structs.replace(found, findings=hidden.findings + found.findings)
-    return Examined(found, hidden.variables)
+    findings = [_shown(finding) for finding in hidden.findings + found.findings]
+    return Examined(msgspec.structs.replace(found, findings=findings), hidden.variables)
+
+
+def _shown(finding: Finding) -> Finding:
+    """A finding quotes the job, and with it what may be a secret."""
+    parts = {name: shown(getattr(finding, name)) for name in ("object", "message", "remedy")}
+    return msgspec.structs.replace(finding, **parts)
 
 
 def start_benchmark(

@@ -6,6 +6,7 @@ from typing import Any
 
 from console.bench.running.preflight import Examination
 from console.bench.running.preflight.case import Case
+from console.bench.running.secrets import shown
 
 
 def plan_of(found: Examination) -> dict[str, Any]:
@@ -27,9 +28,9 @@ def plan_of(found: Examination) -> dict[str, Any]:
         "tasks": None if found.tasks is None else len(found.tasks),
         "task_names": None if found.tasks is None else [task.name for task in found.tasks],
         "trials": found.trials,
-        "datasets": [_dataset(entry) for entry in case.job.get("datasets") or []],
+        "datasets": [shown(_dataset(entry)) for entry in case.job.get("datasets") or []],
         "agents": [
-            {"name": agent.name, "model": agent.model, "side": agent.side, "endpoint": agent.endpoint}
+            {"name": agent.name, "model": agent.model, "side": agent.side, "endpoint": shown(agent.endpoint)}
             for agent in view.agents
         ],
         "longest_hours": _longest(case),

@@ -19,7 +19,13 @@ _NAMES = re.compile(r"KEY|SECRET|TOKEN(?!S)|PASSWORD|CREDENTIAL|AUTH|COOKIE", re
 _PUBLIC = re.compile(
     r"_name$|^authors?$|^keywords?$|max_.*tokens?|tokens?_|tokenizer|session_id|auth_type", re.IGNORECASE
 )
-_SHAPES = re.compile(r"\b(?:sk|tml|e2b|ghp|gho|github_pat|hf|xox[abp]|AKIA|AIza)[-_]?[A-Za-z0-9_-]{16,}")
+_SHAPES = re.compile(
+    r"\b(?:sk-|tml-|hf_|e2b_|gh[pousr]_|github_pat_|xox[abprs]-)(?=[A-Za-z0-9_-]*\d)[A-Za-z0-9_-]{20,}"
+    r"|\bAKIA[0-9A-Z]{16}\b|\bAIza[0-9A-Za-z_-]{35}"
+)
+"""Digits are asked for: a task or a model may well be called sk-... or hf_..."""
+_USER = re.compile(r"(://)[^/\s@]+@")
+_SHOWN = "[redacted]"
 _TEMPLATE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}")
 _FLAGS = frozenset({"true", "false", "1", "0", "yes", "no", "none", "null", "dummy", "empty", ""})
 """Values that are no secret under any name; servers without keys are given `EMPTY` or `dummy`."""
@@ -63,6 +69,11 @@ def hide(job: Mapping[str, Any], environment: Mapping[str, str]) -> Hidden:
             )
     hidden.findings.extend(_elsewhere(hidden.job))
     return hidden
+
+
+def shown(text: str) -> str:
+    """A text as it may be seen: without keys, and without who logs in to the hosts of its URLs."""
+    return _SHAPES.sub(_SHOWN, _USER.sub(rf"\1{_SHOWN}@", text))
 
 
 def _tables(job: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:

@@ -298,6 +298,9 @@ def test_the_endpoint_to_watch_is_the_one_that_the_agents_share() -> None:
     given = case()
     options = msgspec.structs.replace(given.options, endpoint="")
     own = change(TERMINUS, key_name="MY_KEY")
+    job = {"agents": [{"env": {"OPENAI_API_KEY": "${THEIRS}"}}, {}]}
+    options = msgspec.structs.replace(options, job=job)
+    assert with_endpoint(options, HarborView(job=job, agents=[TERMINUS])).key_name == "THEIRS"
     assert with_endpoint(options, HarborView(agents=[own, ORACLE])).endpoint == URL
     assert with_endpoint(options, HarborView(agents=[own])).key_name == "MY_KEY"
     assert with_endpoint(options, HarborView(agents=[own, change(MINI, endpoint="http://other")])).endpoint == ""

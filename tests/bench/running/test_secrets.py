@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from console.bench.running.secrets import hide
+from console.bench.running.secrets import hide, shown
 
-KEY = "sk-proj-abcdefghijklmnopqrstuvwx"
+KEY = "sk-proj-abcdefghijkl0123456789"
 
 
 def agent(**parts: object) -> dict[str, object]:
@@ -19,7 +19,7 @@ def agent(**parts: object) -> dict[str, object]:
     ("name", "value"),
     [
         ("OPENAI_API_KEY", "anything at all"),
-        ("HF_TOKEN", "hf_abcdefghijklmnopqrstuv"),
+        ("HF_TOKEN", "hf_abcdefghijklmnopqrstuv1"),
         ("MY_PASSWORD", "x"),
         ("PLAIN", KEY),
         ("OPENAI_BASE_URL", "https://user:word@host/v1"),
@@ -86,7 +86,7 @@ def test_the_tables_of_sandbox_and_verifier_are_looked_at() -> None:
         ),
         (agent(kwargs={"api_base": "https://u:pw@host/v1"}), "agents.0.kwargs.api_base"),
         (agent(model_name=f"openai/{KEY}"), "agents.0.model_name"),
-        ({"datasets": [{"repo": "https://u:hf_abcdefghijklmnopqrst@hub/x"}]}, "datasets.0.repo"),
+        ({"datasets": [{"repo": "https://u:hf_abcdefghijklmnopqr123@hub/x"}]}, "datasets.0.repo"),
     ],
 )
 def test_a_secret_elsewhere_is_refused(job: dict[str, object], where: str) -> None:
@@ -94,6 +94,18 @@ def test_a_secret_elsewhere_is_refused(job: dict[str, object], where: str) -> No
     assert [(finding.code, finding.level) for finding in findings] == [("bench.secret_in_clear", "error")]
     assert findings[0].object.startswith(where)
     assert "hf_abc" not in findings[0].line() and "whatever" not in findings[0].line()
+
+
+@pytest.mark.parametrize(
+    "name", ["hf-model-inference", "openai/sky-t1-32b-preview-long-name", "sk-learn-without-any-digits-at-all", "hfx_1"]
+)
+def test_a_name_that_begins_like_a_key_is_none(name: str) -> None:
+    assert hide(agent(model_name=name, kwargs={"x": name}), {}).findings == []
+    assert shown(name) == name
+
+
+def test_what_is_shown_has_no_key_and_no_password() -> None:
+    assert shown(f"asks https://user:word@host/v1 with {KEY}") == "asks https://[redacted]@host/v1 with [redacted]"
 
 
 def test_options_with_such_names_are_no_secrets() -> None:

@@ -52,9 +52,12 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def agents(self) -> list[tuple[int, AgentView, Mapping[str, Any]]]:
         """Number, what Harbor says of it, and its part of the job."""
-        given = self.job.get("agents")
-        given = given if isinstance(given, list) else []
-        return [(number, view, part) for number, (view, part) in enumerate(zip(self.view.agents, given))]
+        whole, given = self.job.get("agents"), self.options.job.get("agents")
+        parts = [dict(part) for part in whole] if isinstance(whole, list) else []
+        for part, own in zip(parts, given if isinstance(given, list) else []):
+            # Harbor blots out what it takes for a secret, such as the word EMPTY.
+            part |= {"env": own["env"]} if isinstance(own, dict) and "env" in own else {}
+        return [(number, view, part) for number, (view, part) in enumerate(zip(self.view.agents, parts))]
 
     @property
     def kind(self) -> str:

@@ -56,6 +56,14 @@ def _key(view: AgentView, part: Mapping[str, Any], environment: Mapping[str, str
     return text if match is None else environment.get(match.group(1), match.group(2) or "")
 
 
+def key_variable(view: AgentView, part: Mapping[str, Any]) -> str:
+    """The variable of this machine that has the key: the agent's own table may give it another name."""
+    table = part.get("env")
+    text = table.get(view.key_name) if isinstance(table, Mapping) else None
+    match = _TEMPLATE.fullmatch(text) if isinstance(text, str) else None
+    return match.group(1) if match is not None else view.key_name
+
+
 def _ask(where: str, number: int, view: AgentView, key: str) -> Iterator[Finding]:
     base = view.endpoint.rstrip("/")
     messages = view.format == _MESSAGES

@@ -12,7 +12,7 @@ from console.bench.running.options import BenchOptions
 from console.bench.running.preflight.agents import rewired, variable_findings, wiring_findings
 from console.bench.running.preflight.case import Case, Task, read_tasks
 from console.bench.running.preflight.datasets import dataset_findings
-from console.bench.running.preflight.endpoint import endpoint_findings
+from console.bench.running.preflight.endpoint import endpoint_findings, key_variable
 from console.bench.running.preflight.places import place_findings, room_finding
 from console.bench.running.preflight.rules import rule_findings
 from console.bench.running.preflight.sandboxes import sandbox_findings
@@ -87,7 +87,8 @@ def examine(options: BenchOptions, environment: Mapping[str, str], *, live: bool
 
 def with_endpoint(options: BenchOptions, view: HarborView) -> BenchOptions:
     """The endpoint to watch: the one that the agents share, if they do and nobody named another."""
-    endpoints = {(agent.endpoint, agent.key_name) for agent in view.agents if agent.endpoint}
+    case = Case(options=options, view=view, environment={})
+    endpoints = {(agent.endpoint, key_variable(agent, part)) for _, agent, part in case.agents if agent.endpoint}
     if options.endpoint or len({url for url, _ in endpoints}) != 1:
         return options
     url, key_name = sorted(endpoints)[-1]
