@@ -31,6 +31,7 @@ from harbor.models.trial.config import TaskConfig, TrialConfig
 from harbor.models.trial.result import TrialResult
 from harbor.publisher.packager import Packager
 from harbor.tasks.client import TaskDownloadResult
+from pydantic import ValidationError
 
 PAIRS = 5
 """Differing configurations that are told in full."""
@@ -175,6 +176,10 @@ def _stopping(stage: str) -> Iterator[None]:
 
 
 def _line(error: BaseException) -> str:
+    if isinstance(error, ValidationError):
+        # Without the values, which may be secrets.
+        found = error.errors(include_url=False, include_input=False, include_context=False)
+        return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found[:3])[:300]
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return " ".join(lines[:4])[:300] or type(error).__name__
 

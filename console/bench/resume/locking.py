@@ -41,7 +41,8 @@ def check_lock(
     if lock.get("n_concurrent_trials") != concurrent:
         differs.append(f"n_concurrent_trials: {json.dumps(lock.get('n_concurrent_trials'))} -> {concurrent}")
     retry = with_unretried(table(config.get("retry", table(config.get("orchestrator")).get("retry"))), habits)
-    differs += differences(plain(table(lock.get("retry"))), plain(retry), "retry")
+    recorded = with_unretried(table(lock.get("retry")), habits)
+    differs += differences(plain(recorded), plain(retry), "retry")
     differs += _trials(trials, lock, habits, digests)
     if not differs:
         return None

@@ -97,7 +97,10 @@ class Passes:
         if self.habits.tolerant or entry.state not in _UNREAD:
             return None
         why = f"result.json of {shown(entry.name)} {_UNREAD[entry.state]}; Harbor before 0.16 stops at it"
-        return Refusal(stage="start" if stage == "start" else "plan", error="ValidationError", why=why)
+        error = "ValidationError"
+        if entry.state == "unreadable":
+            error = "PermissionError" if entry.unsure else "UnicodeDecodeError"
+        return Refusal(stage="start" if stage == "start" else "plan", error=error, why=why)
 
     def match_asked(self, answer: Answer) -> Refusal | None:
         """The trials that stand, as Harbor itself matched them."""
