@@ -39,7 +39,7 @@ def plan_lines(plan: Mapping[str, Any], width: int) -> Iterator[str]:
         yield from paragraph(" ".join(word for word in words if word), width, _label("agent"))
     if plan["longest_hours"] is not None:
         yield from paragraph(
-            f"at most {plan['longest_hours']:g} h, if every agent used all of its time", width, _label("lasts")
+            f"at most {_hours(plan['longest_hours'])}, if every agent used all of its time", width, _label("lasts")
         )
     yield _label("job dir") + clean(plan["job_dir"], 4000)
     yield _label("run dir") + clean(plan["run_dir"], 4000)
@@ -73,6 +73,10 @@ def _directories(directories: Sequence[Directory]) -> str:
 def _some(names: Sequence[str]) -> str:
     more = f", and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:.0f} h" if hours >= 10 else f"{hours:.1f} h" if hours >= 1 else f"{max(1, round(hours * 60))} min"
 
 
 def _label(name: str) -> str:

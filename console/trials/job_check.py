@@ -296,7 +296,7 @@ def _globs(dataset: DatasetConfig, where: str, disabled: bool) -> Iterator[Findi
             code="bench.passed_over",
             level=WARNING,
             object=f"{where}.path",
-            message=f"{len(passed)} directories with a task.toml are no tasks to Harbor, which says nothing: "
+            message=f"tasks that Harbor cannot run, and passes over without a word: {len(passed)}, namely "
             + ", ".join(passed[:_NAMED]),
             remedy="mend them, or count without them",
         )

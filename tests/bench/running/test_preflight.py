@@ -263,7 +263,7 @@ def test_pointers_of_git_lfs_are_found_in_the_tasks(tmp_path: Path) -> None:
     tasks = [Task(name=name, path=tmp_path / name, config={}) for name in "abc"]
     found = [finding for finding in dataset_findings(case(ORACLE, tasks=tasks)) if finding.code == "bench.lfs_pointer"]
     assert [finding.object for finding in found] == [str(tmp_path / "a/environment/data.bin")]
-    assert "1 files of 1 tasks (a)" in found[0].message.replace("all ", "")
+    assert "1 such file in 1 task (a)" in found[0].message
 
 
 def test_places_of_a_run(tmp_path: Path) -> None:
@@ -311,3 +311,8 @@ def test_every_check_of_sandboxes_and_rules_survives_odd_values() -> None:
     odd = case(n_concurrent_trials="many", environment={"type": None, "kwargs": None}, retry={"max_retries": None})
     assert list(sandbox_findings(odd)) == []
     assert [finding.code for finding in rule_findings(odd)] == ["bench.hf_jobs"]
+
+
+def test_fewer_trials_than_may_run_at_once_crowd_nothing() -> None:
+    assert "bench.concurrency" not in told(case(n_concurrent_trials=50, tasks=[task()], n_attempts=4))
+    assert "bench.concurrency" in told(case(n_concurrent_trials=50, tasks=[task()], n_attempts=5))

@@ -76,6 +76,15 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         value = self.job.get("n_concurrent_trials", 4)
         return value if isinstance(value, int) else 4
 
+    @property
+    def at_once(self) -> int:
+        """The same, or all trials if there are fewer."""
+        if self.tasks is None:
+            return self.concurrency
+        return min(
+            self.concurrency, int(number(self.job.get("n_attempts"), 1.0)) * len(self.tasks) * len(self.view.agents)
+        )
+
     def part(self, name: str) -> Mapping[str, Any]:
         """A mapping of the job, empty when it is not there."""
         part = self.job.get(name)

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from console.bench.rows import counted
 from console.bench.running.preflight.case import Case
 from console.findings import WARNING, Finding
 
@@ -68,12 +69,12 @@ def _pointers(case: Case) -> Iterator[Finding]:
                 found.append(path)
                 tasks.add(task.name)
     if found:
-        more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+        more = f" and {len(tasks) - _LISTED} more" if len(tasks) > _LISTED else ""
         yield Finding(
             code="bench.lfs_pointer",
             object=str(found[0]),
-            message=f"is a pointer of git-lfs in place of the file; so are in all {len(found)} files of {len(tasks)} "
-            f"tasks ({', '.join(sorted(tasks)[:_LISTED])}{more if len(tasks) > _LISTED else ''})",
+            message=f"is a pointer of git-lfs in place of the file; there are {counted(len(found), 'such file')} in "
+            f"{counted(len(tasks), 'task')} ({', '.join(sorted(tasks)[:_LISTED])}{more})",
             remedy=f"{_INSTALL}, then git lfs pull in the dataset's directory",
         )
 
@@ -112,7 +113,7 @@ def _variables(case: Case) -> Iterator[Finding]:
         yield Finding(
             code="bench.task_variable",
             object=name,
-            message=f"is not set, and {len(tasks)} tasks ask for it ({', '.join(tasks[:_LISTED])})",
+            message=f"is not set, and is asked for by {counted(len(tasks), 'task')} ({', '.join(tasks[:_LISTED])})",
             remedy=f"export {name}, or leave these tasks out",
         )
 

@@ -43,7 +43,7 @@ def endpoint_findings(case: Case) -> Iterator[Finding]:
         what = (view.endpoint, key, view.model_id, view.format)
         if what not in asked:
             asked.add(what)
-            yield from _ask(endpoint_place(number, view, part), number, view, key)
+            yield from _ask(endpoint_place(number, view, part), number, view, key, key_variable(view, part))
 
 
 def _key(view: AgentView, part: Mapping[str, Any], environment: Mapping[str, str]) -> str:
@@ -64,7 +64,7 @@ def key_variable(view: AgentView, part: Mapping[str, Any]) -> str:
     return match.group(1) if match is not None else view.key_name
 
 
-def _ask(where: str, number: int, view: AgentView, key: str) -> Iterator[Finding]:
+def _ask(where: str, number: int, view: AgentView, key: str, name: str) -> Iterator[Finding]:
     base = view.endpoint.rstrip("/")
     messages = view.format == _MESSAGES
     try:
@@ -72,7 +72,7 @@ def _ask(where: str, number: int, view: AgentView, key: str) -> Iterator[Finding
     except ValueError:
         yield Finding(
             code="bench.key_form",
-            object=view.key_name,
+            object=name,
             message="has a character that no HTTP header may have, such as a line break",
             remedy="export it again without",
         )
@@ -86,7 +86,7 @@ def _ask(where: str, number: int, view: AgentView, key: str) -> Iterator[Finding
         if answer.status in _REFUSED:
             yield Finding(
                 code="bench.key_refused",
-                object=view.key_name or where,
+                object=name or where,
                 message=f"is refused by {base}: HTTP {answer.status} of {models}",
                 remedy="export a key that this server takes (for https://JOB--PORT.hf.jobs: a token with read access "
                 "to the job's namespace)",
@@ -104,9 +104,13 @@ def _ask(where: str, number: int, view: AgentView, key: str) -> Iterator[Finding
         if answer.status == 200:
             yield from _served(number, view, answer.body)
         if answer.status < 500 and messages:
-            yield from _route(where, view, client, f"{base}/v1/messages", "Anthropic's Messages API", "bench.messages")
+            yield from _route(
+                where, view, name, client, f"{base}/v1/messages", "Anthropic's Messages API", "bench.messages"
+            )
         if answer.status < 500 and view.format == _RESPONSES:
-            yield from _route(where, view, client, f"{base}/responses", "OpenAI's Responses API", "bench.responses")
+            yield from _route(
+                where, view, name, client, f"{base}/responses", "OpenAI's Responses API", "bench.responses"
+            )
 
 
 def _headers(key: str, messages: bool) -> dict[str, str]:
@@ -184,7 +188,9 @@ def _served(number: int, view: AgentView, body: Any) -> Iterator[Finding]:
     )
 
 
-def _route(where: str, view: AgentView, client: httpx.Client, url: str, name: str, code: str) -> Iterator[Finding]:
+def _route(
+    where: str, view: AgentView, key_name: str, client: httpx.Client, url: str, name: str, code: str
+) -> Iterator[Finding]:
     """A request without a body: refused by its content where the route exists."""
     answer = _get(client, url, post=True)
     if answer.status in (404, 405, 501):
@@ -198,7 +204,7 @@ def _route(where: str, view: AgentView, client: httpx.Client, url: str, name: st
     elif answer.status in _REFUSED:
         yield Finding(
             code="bench.key_refused",
-            object=view.key_name or where,
+            object=key_name or where,
             message=f"is refused: HTTP {answer.status} of {url}",
             remedy="export a key that this server takes",
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from console.bench.rows import counted
 from console.bench.running.preflight.agents import thinks
 from console.bench.running.preflight.case import Case, number
 from console.findings import NOTE, WARNING, Finding
@@ -93,8 +94,8 @@ def _timeouts(case: Case) -> Iterator[Finding]:
                 code="bench.endless",
                 level=WARNING,
                 object=f"agents.{index}",
-                message=f"has no time-out in {len(endless)} tasks ({', '.join(endless[:3])}): one that hangs holds the "
-                "run for ever",
+                message=f"has no time-out in {counted(len(endless), 'task')} ({', '.join(endless[:3])}): one "
+                "that hangs holds the run for ever",
                 remedy=f"set agents.{index}.max_timeout_sec",
             )
         short = [name for limit, name in limits if limit is not None and limit <= SHORT]
@@ -103,8 +104,8 @@ def _timeouts(case: Case) -> Iterator[Finding]:
                 code="bench.short",
                 level=NOTE,
                 object="agent_timeout_multiplier",
-                message=f"{len(short)} tasks give the agent {SHORT:.0f} s or less, and a model that thinks at length "
-                "needs more: expect AgentTimeoutError, which counts against it",
+                message=f"{counted(len(short), 'task')} with {SHORT:.0f} s or less for the agent, and a model that thinks "
+                "at length needs more: expect AgentTimeoutError, which counts against it",
                 remedy="4 was a fair factor for a 27B model (900 s become 3600); state it beside the figure",
             )
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import psutil
 from packaging.version import InvalidVersion, Version
 
+from console.bench.rows import counted
 from console.bench.running.preflight.case import BWRAP, Case, number
 from console.findings import NOTE, WARNING, Finding
 from console.training.preflight_sandboxes import HOBBY_LEASE, HOBBY_SANDBOXES, PRO_LEASE
@@ -75,7 +76,7 @@ def _images(case: Case) -> Iterator[Finding]:
 
 
 def _concurrency(case: Case) -> Iterator[Finding]:
-    many = case.concurrency
+    many = case.at_once
     if case.kind == HF and many > HF_AT_ONCE:
         yield Finding(
             code="bench.concurrency",
@@ -193,4 +194,4 @@ def _e2b(case: Case) -> Iterator[Finding]:
 
 def _some(names: list[str], of: int) -> str:
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return f"{len(names)} of {of} tasks ({', '.join(names[:_LISTED])}{more})"
+    return f"{len(names)} of {counted(of, 'task')} ({', '.join(names[:_LISTED])}{more})"
