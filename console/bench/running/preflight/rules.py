@@ -104,8 +104,8 @@ def _timeouts(case: Case) -> Iterator[Finding]:
                 code="bench.short",
                 level=NOTE,
                 object="agent_timeout_multiplier",
-                message=f"{counted(len(short), 'task')} with {SHORT:.0f} s or less for the agent, and a model that thinks "
-                "at length needs more: expect AgentTimeoutError, which counts against it",
+                message=f"{counted(len(short), 'task')} with {SHORT:.0f} s or less for the agent, and a model that "
+                "thinks at length needs more: expect AgentTimeoutError, which counts against it",
                 remedy="4 was a fair factor for a 27B model (900 s become 3600); state it beside the figure",
             )
 
