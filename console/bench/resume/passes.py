@@ -154,7 +154,10 @@ class Passes:
         fates = [(entry, self._fates[entry.name][1]) for entry in self.entries if entry.name in self._fates]
         replaced = [(entry, reason) for entry, reason in fates if entry.trial and reason in _BECAUSE]
         found = []
-        for slot, trials in open_slots.items():
+        for slot in dict.fromkeys(slots):
+            trials = open_slots[slot]
+            if not trials:
+                continue
             mine = [] if why else [(entry, reason) for entry, reason in replaced if _takes(slot, entry)][:trials]
             replaced = [pair for pair in replaced if pair not in mine]
             found.append(

@@ -78,7 +78,9 @@ def remote_tasks(config: dict[str, Any], entries: Iterable[Entry], lock: dict[st
         if name and _short(name) not in have and (task.get("type") in ("git", "package")):
             have.add(_short(name))
             found[name] = _unlocked(task)
-    return _filtered(list(found.values()), datasets)
+    order = {_short(text(task.get("name"))): at for at, task in reversed(list(enumerate(locked)))}
+    tasks = sorted(found.values(), key=lambda task: order.get(_short(task_name(task)), len(order)))
+    return _filtered(tasks, datasets)
 
 
 def _unlocked(task: dict[str, Any]) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class Compared:
         self.asked: dict[str, Prediction] = {}
         self.read: dict[str, Prediction] = {}
         self.touched: list[str] = []
-        base = root / "base"
+        self.base = base = root / "base"
         write_tasks(base)
         (base / "job.json").write_text(json.dumps(job_config(ENVIRONMENT)))
         drive("make", {"config": job_config(ENVIRONMENT), "cwd": str(base)})
@@ -119,3 +119,35 @@ def test_without_harbor_the_files_tell_the_same(compared: Compared, name: str) -
 
 def test_a_prediction_touches_nothing(compared: Compared) -> None:
     assert compared.touched == []
+
+
+def test_tasks_of_a_repository_are_taken_as_they_were_recorded(
+    compared: Compared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is fetched: trials and lock tell the tasks."""
+    monkeypatch.setattr("console.bench.resume.predicting.ask", ask_here)
+    shutil.copytree(compared.base, tmp_path / "site")
+    site = Site(tmp_path / "site")
+
+    def of_repository(task: dict[str, Any]) -> None:
+        name = Path(task["path"]).name
+        task.update(path=name, git_url="https://git.invalid/bench", git_commit_id="c0ffee", source="bench")
+
+    def of_lock(lock: dict[str, Any]) -> None:
+        for trial in lock["trials"]:
+            of_repository(trial["task"])
+            trial["task"]["type"] = "git"
+
+    site.edit(site.job / "config.json", lambda config: config.update(datasets=[{"name": "bench", "version": "1"}]))
+    site.edit(site.job / "lock.json", of_lock)
+    for trial in site.trials():
+        site.edit(trial / "config.json", lambda config: of_repository(config["task"]))
+    shutil.rmtree(site.trials("alpha")[0])
+    for trial in site.trials("beta"):
+        shutil.rmtree(trial)
+    prediction = told(site)
+    assert prediction.asked and prediction.refusal is None, prediction.refusal
+    assert [(run.task, run.trials) for run in prediction.runs] == [("alpha", 1), ("beta", 2)]
+    assert len(prediction.kept) == 3 and any("bench lies elsewhere" in line for line in prediction.unsure)
+    site.edit(site.job / "config.json", lambda config: config["datasets"][0].update(task_names=["gamma"]))
+    assert told(site).refusal is not None
