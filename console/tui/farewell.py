@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shlex
 
+from console.state.benchmark import infra_excluded
 from console.state.model import RunState
 from console.state.reduce import RunView
 from console.state.sanitize import sanitize
+from console.state.words import BENCHMARK
 from console.tui.picture import ENDED, stop_text
 from console.tui.source import Source
 
@@ -22,6 +24,8 @@ def farewell(source: Source) -> str:
     if source.link().status == "dead":
         gone = source.link().detail or "the engine is gone"
         text = f"{gone}: quarterdeck train with the same options resumes it"
+        if state.kind == BENCHMARK:
+            text = f"{gone}: quarterdeck bench run --continue goes on with the job"
         where = shlex.quote(sanitize(state.run_dir, limit=1000))
         return f"{text}; quarterdeck replay {where} shows what was recorded" if state.run_dir else text
     if state.stop_requested:
@@ -37,6 +41,8 @@ def farewell(source: Source) -> str:
 def _how(view: RunView) -> str:
     """Why it did not complete, or what came of it."""
     state = view.state
+    if state.kind == BENCHMARK:
+        return _job(state)
     if state.exit_code != 0:
         return f": {sanitize(state.reason, limit=400)}" if state.reason else ""
     known = [row.reward_mean for row in view.history.rows if row.reward_mean is not None]
@@ -46,6 +52,20 @@ def _how(view: RunView) -> str:
     return (
         f": reward {known[0]:.2f} -> {known[-1]:.2f} {steps}" if len(known) > 1 else f": reward {known[0]:.2f} {steps}"
     )
+
+
+def _job(state: RunState) -> str:
+    """What came of a benchmark, and the commands that read it, or run again what was lost."""
+    b, passed = state.bench, infra_excluded(state)
+    parts = [sanitize(state.reason, limit=400)] if state.exit_code != 0 and state.reason else []
+    if passed.value is not None:
+        parts.append(f"{passed.sum:g} of {passed.of} passed, {passed.left_out} left out")
+    if b.job_dir and b.done:
+        lost = b.finished.get("infrastructure", 0)
+        command = "mop-up" if lost else "tally"
+        why = f" runs {'it' if lost == 1 else f'the {lost}'} again that infrastructure lost" if lost else " has more"
+        parts.append(f"quarterdeck bench {command} {shlex.quote(sanitize(b.job_dir, limit=1000))}{why}")
+    return f": {'; '.join(parts)}" if parts else ""
 
 
 def _author(state: RunState) -> str:

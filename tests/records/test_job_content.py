@@ -126,6 +126,12 @@ def test_what_harbor_deleted_is_gone(job: Path) -> None:
     assert "is gone" in ask(job / "one.run", "log").note
 
 
+def test_a_trial_of_another_directory_is_not_shown_as_this_jobs(job: Path) -> None:
+    journal(job / "two.run", job / "one", "/elsewhere/job/archive__abcDEFg")
+    content = ask(job / "two.run", "log")
+    assert not content.lines and "/elsewhere/job/archive__abcDEFg" in content.note
+
+
 @pytest.mark.parametrize("name", ["..", "../..", "", "."])
 def test_nothing_outside_the_job_is_read(job: Path, name: str) -> None:
     (job / "trial.log").write_text("not for you\n")

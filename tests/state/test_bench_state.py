@@ -114,6 +114,17 @@ def test_a_pause_is_no_new_limit() -> None:
     assert view.state.bench.limit_since == 150
 
 
+def test_what_was_not_graded_is_told_once_by_its_trial() -> None:
+    view = begun()
+    end(view, 0, 120, outcome="infrastructure", cause="sandbox", reward=None, evidence="sandbox is gone")
+    apply(view, ev.GroupFinished(ts=120, step=0, group=0, kept=False, reason="1 infrastructure"))
+    apply(view, ev.StepFinished(ts=130, step=0, outcomes={"completed": 1, "infrastructure": 3}, reward_mean=0.5))
+    texts = [line.text for line in view.state.lines]
+    assert texts[-2:] == [
+        "g1/t1 infrastructure sandbox: sandbox is gone", "all trials have ended: 3 infrastructure, 1 completed",
+    ]  # fmt: skip
+
+
 # --- what passed ---
 
 

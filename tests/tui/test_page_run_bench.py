@@ -13,10 +13,12 @@ from console.errors import UsageError
 from console.journal import events as ev
 from console.records.run_dir import RunRecord
 from console.tui.desk import Desk
+from console.tui.farewell import farewell
 from console.tui.frame import as_text, paint
 from console.tui.glyphs import kind_of
 from console.tui.operating import parse_tunables
 from console.tui.replay import ReplaySource
+from console.tui.source import Link
 from console.tui.text import plain
 from console.tui.widgets.pane import to_ascii
 
@@ -175,6 +177,47 @@ async def test_concurrency_is_what_can_be_set(bench: Path) -> None:
         parse_tunables("parallel=2", desk.state.tunables)
     with pytest.raises(UsageError, match="no 'concurrency'"):
         parse_tunables("concurrency=2", {"parallel": 4.0})
+
+
+def test_nothing_is_promised_of_an_engine_that_is_gone_or_a_job_that_is_done(bench: Path, over: Path) -> None:
+    for run, link in ((bench, Link("dead")), (over, Link("ok"))):
+        desk, _ = live(run)
+        desk.source.link = lambda link=link: link
+        desk.state.status, desk.state.exit_code = "live", None
+        lines = screen(desk, 120, 40)
+        assert "left" not in lines[0] and any("left     --" in line or "left     0s" in line for line in lines)
+
+
+def test_of_a_dead_benchmark_is_told_how_it_goes_on(bench: Path) -> None:
+    desk, _ = live(bench)
+    desk.source.link = lambda: Link("dead")
+    for size in SIZES:
+        text = "\n".join(screen(desk, *size))
+        assert "bench run --continue" in text and "quarterdeck train" not in text
+
+
+def test_the_farewell_names_what_comes_next(bench: Path, over: Path) -> None:
+    source = live(over)[0].source
+    assert farewell(source) == (
+        "run tb21-0011 finished, exit 0: 8 of 24 passed, 0 left out; quarterdeck bench tally /runs/jobs/tb21-full "
+        "has more"
+    )
+    source = live(bench)[0].source
+    source.view.state.status, source.view.state.exit_code, source.view.state.reason = "stopped", 3, "by ada"
+    text = farewell(source)
+    assert text.startswith("run tb21-0011 stopped, exit 3: by ada; 42 of 117 passed, 14 left out; ")
+    assert text.endswith("bench mop-up /runs/jobs/tb21-full runs the 14 again that infrastructure lost")
+    source.view.state.status, source.view.state.exit_code = "live", None
+    source.link = lambda: Link("dead")
+    assert "bench run --continue" in farewell(source)
+
+
+def test_equal_attempts_are_no_lack_of_signal(bench: Path) -> None:
+    desk, _ = live(bench)
+    group = next(g for g in desk.state.groups.values() if sum(t.phase == "done" for t in g.trials) == 2)
+    group.trials, group.reward_std, group.zero_variance = group.trials[:2], 0.0, True
+    text = "\n".join(screen(desk, 120, 40))
+    assert "sd 0 " in text and "sd 0=" not in text and "sd 0  =" not in text and "no signal" not in text
 
 
 def test_an_alarm_is_told_with_its_advice(crowded: Path, tmp_path: Path) -> None:

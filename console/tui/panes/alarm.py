@@ -43,6 +43,9 @@ def alarm(scene: Scene, cells: int, rows: int = REASON_ROWS) -> list[Line]:
         return _reason(scene, cells, rows) if state.exit_code not in AS_ASKED and state.reason else []
     if scene.dead:  # whatever was open then, this is the one that counts now
         text = "quarterdeck train with the same options resumes"
+        if scene.bench:
+            text = "quarterdeck bench run --continue goes on with the job: what has ended stands"
+            return _told_why(f"{scene.link.detail or 'the engine is gone'}; {text}", Span(" ! ", "alert"), cells, rows)
         if scene.link.detail:
             return _told_why(f"{scene.link.detail}; {text} it", Span(" ! ", "alert"), cells, rows)
         text = f"the engine is gone: {text}"
@@ -59,7 +62,8 @@ def alarm(scene: Scene, cells: int, rows: int = REASON_ROWS) -> list[Line]:
         return out
     g = state.gateway
     if g.reachable is False and "gateway.unreachable" not in state.alarms:
-        text = f"gateway unreachable for {clock(scene.now - g.since)}: {sanitize(g.detail, limit=120)}"
+        what = "model endpoint" if scene.bench else "gateway"
+        text = f"{what} unreachable for {clock(scene.now - g.since)}: {sanitize(g.detail, limit=120)}"
         return [_row(1, text, cells)]
     over = [a for a in state.alarms.values() if not a.open and a.asks(scene.now)]
     return [_over(scene, over, cells)] if over else []
