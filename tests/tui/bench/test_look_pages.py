@@ -160,7 +160,10 @@ async def test_a_running_job_is_read_again(tmp_path: Path, screen_lines) -> None
         await press(app, pilot, "t")
         assert "2 trials on disk" in "\n".join(screen_lines(app))
         await press(app, pilot, "escape", "enter", "enter")
-        assert page_id(app) == "verdict"
+        assert page_id(app) == "verdict" and "SandboxError" in "\n".join(screen_lines(app))
+        (job.trials[0] / "exception.txt").write_text("SandboxError: it says something else now\n")
+        await press(app, pilot, "ctrl+r")
+        assert "it says something else now" in "\n".join(screen_lines(app))
         for path in [*job.trials[0].rglob("*")][::-1]:
             path.rmdir() if path.is_dir() else path.unlink()
         job.trials[0].rmdir()
