@@ -89,10 +89,15 @@ def money(cost: float | None) -> str:
     return "--" if cost is None else f"${cost:,.2f}" if cost < 1000 else f"${cost:,.0f}"
 
 
+def has_endpoint(scene: Scene) -> bool:
+    """Whether it is known where the model is."""
+    return bool(scene.state.gateway_url or scene.state.gateway.probed)
+
+
 def endpoint_spans(scene: Scene) -> list[Span]:
     """How the model's endpoint answers."""
     g = scene.state.gateway
-    if not scene.state.gateway_url and not g.probed:
+    if not has_endpoint(scene):
         return [Span("not known", "muted")]
     if scene.dead or g.reachable is None:
         return [Span("unknown" if g.probed else "not asked yet", "muted")]
@@ -132,7 +137,7 @@ def _low(scene: Scene, cells: int) -> list[Line]:
         Span(" infra ", "muted"), infra_span(scene),
         Span("  in ", "muted"), Span(count(b.prompt_tokens)), Span(" out ", "muted"), Span(count(b.sampled_tokens)),
         Span(f" {rate}" if rate else ""), Span(f"  {money(b.cost_usd)}" if b.cost_usd is not None else ""),
-        Span("  endpoint ", "muted"), *endpoint_spans(scene),
+        *([Span("  endpoint ", "muted"), *endpoint_spans(scene)] if has_endpoint(scene) else []),
     )  # fmt: skip
     return [first, second, third, *_outcomes(scene, cells), *_limit(scene, cells)]
 

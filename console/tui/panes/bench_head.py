@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from console.state import benchmark
 from console.state.sanitize import sanitize
-from console.tui.panes.bench import endpoint_spans, infra_span, left, money, passed_text, total, work_text
+from console.tui.panes.bench import endpoint_spans, has_endpoint, infra_span, left, money, passed_text, total, work_text
 from console.tui.picture import ENDED, Scene
 from console.tui.text import Line, Span, clock, count, line, short_time
 
@@ -38,8 +38,8 @@ def plumbing_parts(scene: Scene, wide: bool) -> list[tuple[int, Line]]:
     """Endpoint, trials at work, passed, infrastructure, tokens and cost; the rank of a part that gives way first."""
     state, b = scene.state, scene.state.bench
     parts: list[tuple[int, Line]] = []
-    if state.gateway_url or state.gateway.probed:
-        parts.append((0, line(Span(" endpoint "), *endpoint_spans(scene), " ")))
+    if has_endpoint(scene):
+        parts.append((0, line(Span("endpoint "), *endpoint_spans(scene), " ")))
     if state.status not in ENDED and not scene.dead:
         parts.append((0, line(Span("at work "), Span(work_text(scene, job=wide), "bold" if b.limit else "limit"))))
     passed = passed_text(benchmark.infra_excluded(state), interval=False)
@@ -48,4 +48,5 @@ def plumbing_parts(scene: Scene, wide: bool) -> list[tuple[int, Line]]:
     parts.append((4, line(f"tokens {count(b.prompt_tokens + b.sampled_tokens)}")))
     if b.cost_usd is not None:
         parts.append((3, line(money(b.cost_usd))))
-    return parts
+    first_rank, first = parts[0]
+    return [(first_rank, line(" ", *first)), *parts[1:]]

@@ -36,7 +36,10 @@ def title(scene: Scene, subject: Subject, position: str, cells: int) -> Line:
     """Where it belongs, which trial it is, and where in its text the window stands."""
     name = trial_name(subject.group, subject.trial)
     left = line(Span(" Run > ", "muted"), Span(f"{name} ", "title"))
-    tail = line(Span(f" {position} " if position else "", "muted"), Span(f" step {subject.step} ", "muted"))
+    tail = line(
+        Span(f" {position} " if position else "", "muted"),
+        Span("" if scene.bench else f" step {subject.step} ", "muted"),
+    )
     room = cells - len(name) - len(position) - 24
     task = cell(subject.task, max(1, min(60, room))).rstrip()
     return spread((*left, *line(f"{task} " if task else "")), tail, cells, scene.marks.rule, "rule")
