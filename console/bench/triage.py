@@ -26,13 +26,14 @@ from console.outcomes.classes import SCORED, OutcomeClass, TrialEvidence, Verdic
 from console.outcomes.rules import classify
 from console.outcomes.text import bounded
 from console.records.harbor.model import JobRecord, TrialRecord
+from console.records.redact import redact
 
 _CAUSES = {"unreadable": "permission"}
 """Problems of a record that are called otherwise as a cause."""
 
 
 def judge(trial: TrialRecord, rules: UserRules | None = None, job: JobRecord | None = None) -> Judged:
-    """The verdict on one trial. Reads the ends of its texts; raises nothing for what they hold.
+    """The verdict on one trial. Reads the ends of its texts; raises nothing for what they hold, and quotes no key.
 
     Args:
         rules: a user's own; job: the trial's, which tells whether it still runs, and whether it had ended.
@@ -40,15 +41,16 @@ def judge(trial: TrialRecord, rules: UserRules | None = None, job: JobRecord | N
     case = Case(trial, job, rules.reward_key if rules else "reward")
     decision = _decide(case, rules)
     notes = decision.notes | {key: note for key, note in notes_of(case, decision).items() if key not in decision.notes}
+    evidence = msgspec.structs.replace(decision.evidence, text=redact(decision.evidence.text))  # errors quote keys
     return Judged(
         trial=trial,
         outcome=decision.outcome,
         cause=decision.cause,
         rule=decision.rule,
         reward=case.reward.value,
-        evidence=decision.evidence,
+        evidence=evidence,
         confidence=decision.confidence,
-        notes=notes,
+        notes={key: redact(note) for key, note in notes.items()},
     )
 
 

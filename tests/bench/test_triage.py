@@ -339,3 +339,15 @@ def test_a_sandbox_that_was_killed_when_idle(judged: Judge, type_: str, where: s
     silent = judged(error=(type_, "Server disconnected"), seconds={"agent": 602})
     assert silent.outcome == "infrastructure" and "bench.idle_suspected" in silent.notes
     assert "bench.idle_suspected" not in judged(error=(type_, "x"), seconds={"agent": 640}).notes
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["sk-proj-abcdefghijklmnop1234", "hf_abcdefghijklmnop1234", "Bearer abcdefghijklmnop"])
+def test_no_verdict_quotes_a_key(judged: Judge, key: str) -> None:
+    line = f"litellm.AuthenticationError: Incorrect API key provided: {key}"
+    for found in (judged(error=(EXIT, exited(1, line))), judged(error=("AuthenticationError", line))):
+        assert kind(found) == "configuration/key"
+        assert "Incorrect API key provided" in found.evidence.text and "[redacted]" in found.evidence.text
+        assert not any(key.split()[-1] in text for text in (found.evidence.text, *found.notes.values()))

@@ -7,7 +7,6 @@ import re
 from console.bench.advice import ADVICE, Advice
 from console.bench.model import Judged
 from console.outcomes.classes import SCORED, OutcomeClass
-from console.records.redact import redact
 
 _VARIABLE = re.compile(r"\b(?:0x)?[0-9a-f]*\d[0-9a-f]*\b|\d+", re.IGNORECASE)
 _SILENT = frozenset({OutcomeClass.CANCELLED, OutcomeClass.UNREADABLE})
@@ -44,7 +43,7 @@ class EarlyStop:
         if self._seen < self._needed or (self._several and len(self._tasks) < 2):
             return ""
         self._over = True
-        said = str(redact(" ".join(judged.evidence.text.split())))[:_SAID]
+        said = " ".join(judged.evidence.text.split())[:_SAID]
         what = f"{judged.outcome}/{judged.cause}" if judged.cause else str(judged.outcome)
         return f"the first {self._seen} trials all failed the same way, {what}: {said}; {_advice(judged).remedy}"
 

@@ -12,7 +12,6 @@ from console.journal import events as ev
 from console.outcomes.classes import SCORED, OutcomeClass
 from console.records.harbor.model import JobRecord
 from console.records.harbor.trials import read_trial
-from console.records.redact import redact
 
 
 class Judge:
@@ -47,7 +46,7 @@ def finished(judged: Judged, group: int, trial: int, try_: int, *, reused: bool 
         outcome=judged.outcome.value,
         cause=judged.cause,
         rule=judged.rule,
-        evidence=str(redact(judged.evidence.text)),
+        evidence=judged.evidence.text,
         reward=judged.reward if judged.outcome in SCORED else None,
         retryable=judged.outcome is OutcomeClass.INFRASTRUCTURE,
         exception=record.errors[0].type if record.errors else None,
