@@ -189,10 +189,8 @@ def test_infrastructure_is_never_a_reward_and_a_time_in_the_queue_is_none_of_the
         job=Path("/j"), path=Path("/j/t"), name="t", began=100.0, ended=190.0,
         phases={"environment": Phase(began=160.0, ended=165.0), "agent": Phase(began=165.0, ended=185.0)},
     )  # fmt: skip
-    event = finished(
-        Judged(trial=record, outcome=judged.outcome, reward=0.0, evidence=Evidence(text="sk-aaaaaaaaaaaaaa")), 1, 2, 3
-    )
-    assert event.reward is None and event.retryable and event.evidence == "[redacted]"
+    event = finished(Judged(trial=record, outcome=judged.outcome, reward=0.0, evidence=Evidence(text="gone")), 1, 2, 3)
+    assert event.reward is None and event.retryable and event.evidence == "gone"
     assert event.seconds == {"environment": 5.0, "agent": 20.0, "total": 30.0}
     assert (event.group, event.trial, event.try_) == (1, 2, 3)
 

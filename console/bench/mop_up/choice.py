@@ -20,6 +20,9 @@ from console.bench.rows import Identity, counted
 from console.errors import UsageError
 from console.outcomes.classes import OutcomeClass
 
+NOT_NAMED = "not named by --task"
+"""Why an attempt is left out that nobody asked about; screens leave it out of their list."""
+
 type Fate = Literal["run", "left", "stands"]
 
 CEILING = 3
@@ -182,7 +185,7 @@ def _decided(attempt: Attempt, wish: Wish) -> tuple[Fate, Attempt]:
 
     completed = attempt.outcome is OutcomeClass.COMPLETED
     if wish.tasks and not _named(attempt, wish.tasks):
-        return said("stands" if completed else "left", "" if completed else "not named by --task")
+        return said("stands" if completed else "left", "" if completed else NOT_NAMED)
     if _named(attempt, wish.excepted):
         return said("stands" if completed else "left", "" if completed else "named by --except")
     if not attempt.short:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from console.bench.mop_up.choice import DEFAULT_CLASSES, Attempt, Note, Wish, attempts_of, choose
+from console.bench.mop_up.choice import DEFAULT_CLASSES, NOT_NAMED, Attempt, Note, Wish, attempts_of, choose
 from console.bench.mop_up.family import family_of
 from console.bench.mop_up.plan import Plan, make_plan
 from console.bench.rows import Identity
@@ -24,8 +24,6 @@ from console.tui.text import Line, Span, line, wrap
 
 _ASKED_ELSEWHERE = (OutcomeClass.COMPLETED, OutcomeClass.CONFIGURATION)
 """Classes that a mark alone does not choose: graded ones need --force, wrong options --mended."""
-NOT_NAMED = "not named by --task"
-"""Why what nobody asked for is left out."""
 _SHOWN = 400
 
 
