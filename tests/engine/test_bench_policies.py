@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from console.bench.model import Evidence, Judged
+from console.bench.triage import judge
 from console.engine.benchmark.early import EarlyStop
 from console.engine.benchmark.endpoint import LONG_SECONDS, EndpointWatch
 from console.engine.benchmark.ends import ended_by_itself, failed, refused
@@ -105,9 +106,15 @@ def test_failures_of_one_of_several_tasks_prove_nothing_and_cancelled_ones_do_no
 
 
 def test_the_remedy_fits_the_failure() -> None:
-    key = EarlyStop(1, tasks=1).ended(_judged("configuration", cause="key", said="401 sk-aaaaaaaaaaaaaaaa"))
-    assert "renew the key" in key and "sk-aaaaaaaaaaaaaaaa" not in key
+    key = EarlyStop(1, tasks=1).ended(_judged("configuration", cause="key", said="401 Unauthorized"))
+    assert "renew the key" in key and "401 Unauthorized" in key
     assert "set -o pipefail" in EarlyStop(1, tasks=1).ended(_judged(rule="text.shell"))
+
+
+def test_no_key_that_an_error_quotes_is_in_the_reason() -> None:
+    record = _judged(kind="AuthenticationError", said="401 Incorrect API key provided: sk-aaaaaaaaaaaaaaaa").trial
+    why = EarlyStop(1, tasks=1).ended(judge(record))
+    assert "all failed the same way" in why and "sk-aaaaaaaaaaaaaaaa" not in why
 
 
 # --- endpoint ----------------------------------------
