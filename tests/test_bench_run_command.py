@@ -77,6 +77,16 @@ def test_all_mistakes_are_told_at_once(shell: Shell) -> None:
     assert {"bench.wiring", "bench.retries", "bench.placeholder"} <= told
 
 
+def test_a_type_that_an_import_path_makes_nothing_of_is_refused_and_null_takes_the_path_away(shell: Shell) -> None:
+    code, out, _ = shell("local", "environment.type=docker", "--check", "--json")
+    body = json.loads(out)
+    assert (code, [found["code"] for found in body["findings"]]) == (2, ["bench.chosen_twice"])
+    _, out, _ = shell("local", "environment.type=docker", "environment.import_path=null", "--check", "--json")
+    body = json.loads(out)
+    assert body["plan"]["environment"] == "docker"
+    assert "bench.chosen_twice" not in {found["code"] for found in body["findings"]}
+
+
 def test_a_password_in_the_file_is_not_shown(shell: Shell) -> None:
     code, out, err = shell("local", "dataset.path=null", "dataset.repo=https://user:word@host/set", "--check")
     assert code == 2 and "bench.secret_in_clear" in out

@@ -81,9 +81,10 @@ _FIGURES = {
 
 EPILOG = (
     f"""\
-KEY=VALUE replaces a value of the file by its dotted key: n_attempts=5, environment.type=docker,
+KEY=VALUE replaces a value of the file by its dotted key: n_attempts=5, timeout_multiplier=2,
 datasets.0.task_names='[fix-git, vim*]'. agent., dataset. and task. stand for each one of the job:
-agent.kwargs.api_base=URL. The model's name goes out as you write it.
+agent.kwargs.api_base=URL. null is as if the key were left out: a job whose sandboxes have an import_path runs in docker
+by environment.import_path=null environment.type=docker. The model's name goes out as you write it.
 
 A path of a dataset is taken from the working directory or, if it is not there, from the file's own. jobs_dir is taken
 from the working directory; the whole path of the job directory is always told.

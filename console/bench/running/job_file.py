@@ -22,7 +22,7 @@ from console.resources import configs_dir
 _TEXTS = frozenset(
     {"job_name", "model_name", "name", "import_path", "base_url", "api_base", "jobs_dir", "path", "repo"}
 )
-"""Keys whose value is text, whatever it looks like."""
+"""Keys whose value is text, whatever it looks like, but for `null`, which is none."""
 _EVERY = {"agent": "agents", "dataset": "datasets", "task": "tasks"}
 """`agent.KEY=VALUE` sets it for each agent of the job."""
 _LISTS = tuple(_EVERY.values())
@@ -62,7 +62,7 @@ def read_job(path: str | Path, overrides: Iterable[str] = ()) -> dict[str, Any]:
 
     Args:
         path: of the file; overrides: `KEY=VALUE` with dotted keys (`n_attempts=5`, `agents.0.kwargs.api_base=URL`;
-            `agent.`, `dataset.` and `task.` stand for each one). The value is YAML; `null` removes nothing, it sets.
+            `agent.`, `dataset.` and `task.` stand for each one). The value is YAML; `null` is as if the key were left out.
 
     Raises:
         UsageError: the file cannot be read, is none, or an override does not fit. One line, with the key.
@@ -109,7 +109,8 @@ def override(job: dict[str, Any], word: str) -> None:
     parts = key.split(".")
     if not equals or not key or not all(parts):
         raise UsageError(f"{word!r}: is no KEY=VALUE, e.g. n_concurrent_trials=1 or agents.0.kwargs.api_base=URL")
-    value = text if parts[-1] in _TEXTS or "env" in parts[:-1] else scalar(text)
+    named = parts[-1] in _TEXTS and text != "null"
+    value = text if named or "env" in parts[:-1] else scalar(text)
     if parts[0] in _EVERY and len(parts) > 1:
         every = job.setdefault(_EVERY[parts[0]], [{}] if parts[0] == "agent" else [])
         if not isinstance(every, list) or not every:

@@ -71,6 +71,8 @@ def test_a_job_without_a_name_gets_one_of_agent_model_and_time() -> None:
         ("agents.0.model_name=openai/openai/gpt-oss-20b", ("agents", 0, "model_name"), "openai/openai/gpt-oss-20b"),
         ("datasets.0.task_names=[a, 'b*']", ("datasets", 0, "task_names"), ["a", "b*"]),
         ("job_name=2026-11-30", ("job_name",), "2026-11-30"),
+        ("environment.import_path=null", ("environment", "import_path"), None),
+        ("agents.0.env.X=null", ("agents", 0, "env", "X"), "null"),
         ("x=2026-11-30", ("x",), "2026-11-30"),
         ("x=a: b: c", ("x",), "a: b: c"),
     ],

@@ -17,6 +17,7 @@ from console.bench.running.preflight.datasets import POINTER, dataset_findings
 from console.bench.running.preflight.examine import CHECKS, with_endpoint
 from console.bench.running.preflight.rules import rule_findings
 from console.bench.running.preflight.sandboxes import idle_seconds, sandbox_findings
+from console.bench.running.preflight.twice import twice_findings
 from console.findings import Finding
 
 URL = "https://job--30000.hf.jobs/v1"
@@ -316,3 +317,18 @@ def test_every_check_of_sandboxes_and_rules_survives_odd_values() -> None:
 def test_fewer_trials_than_may_run_at_once_crowd_nothing() -> None:
     assert "bench.concurrency" not in told(case(n_concurrent_trials=50, tasks=[task()], n_attempts=4))
     assert "bench.concurrency" in told(case(n_concurrent_trials=50, tasks=[task()], n_attempts=5))
+
+
+def test_what_is_chosen_by_name_and_by_path_at_once_is_refused_and_of_a_mop_up_told() -> None:
+    import msgspec
+
+    both = case(ORACLE, part={"name": "oracle", "import_path": "mine:Agent"},
+                environment={"type": "docker", "import_path": "mine:Sandbox"})  # fmt: skip
+    found = list(twice_findings(both))
+    assert [(one.object, one.level) for one in found] == [("environment.type", "error"), ("agents.0.name", "error")]
+    assert "is docker, and environment.import_path is mine:Sandbox" in found[0].message
+    assert "environment.import_path=null" in found[0].remedy
+    again = msgspec.structs.replace(both, options=msgspec.structs.replace(both.options, parent="/jobs/a"))
+    assert {one.level for one in twice_findings(again)} == {"warning"}
+    one = case(ORACLE, part={"name": "oracle"}, environment={"type": None, "import_path": "mine:Sandbox"})
+    assert list(twice_findings(one)) == []

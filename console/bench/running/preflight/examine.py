@@ -16,12 +16,14 @@ from console.bench.running.preflight.endpoint import endpoint_findings, key_vari
 from console.bench.running.preflight.places import place_findings, room_finding
 from console.bench.running.preflight.rules import rule_findings
 from console.bench.running.preflight.sandboxes import sandbox_findings
+from console.bench.running.preflight.twice import twice_findings
 from console.errors import QuarterdeckError
 from console.findings import Finding, errors
 
 Check = Callable[[Case], Iterator[Finding]]
 CHECKS: tuple[Check, ...] = (
     rewired,
+    twice_findings,
     variable_findings,
     wiring_findings,
     sandbox_findings,
