@@ -1,9 +1,10 @@
-"""What is said on stdout once the console is left: how the run stands, and the command that goes on from there."""
+"""What is left when the console is: one line on stdout with the command that goes on from there, and the exit code."""
 
 from __future__ import annotations
 
 import shlex
 
+from console.control.messages import read_last_word
 from console.state.benchmark import infra_excluded
 from console.state.model import RunState
 from console.state.reduce import RunView
@@ -11,6 +12,8 @@ from console.state.sanitize import sanitize
 from console.state.words import BENCHMARK
 from console.tui.picture import ENDED, stop_text
 from console.tui.source import Source
+
+EXIT_DIED = 7
 
 
 def farewell(source: Source) -> str:
@@ -25,7 +28,7 @@ def farewell(source: Source) -> str:
         gone = source.link().detail or "the engine is gone"
         text = f"{gone}: quarterdeck train with the same options resumes it"
         if state.kind == BENCHMARK:
-            text = f"{gone}: quarterdeck bench run --continue goes on with the job"
+            text = f"{gone}: quarterdeck bench run JOB --continue goes on with the job{_mop_up(state)}"
         where = shlex.quote(sanitize(state.run_dir, limit=1000))
         return f"{text}; quarterdeck replay {where} shows what was recorded" if state.run_dir else text
     if state.stop_requested:
@@ -36,6 +39,27 @@ def farewell(source: Source) -> str:
         by = sanitize(state.paused_by, limit=60)
         return f"dispatch is paused{f' (by {by})' if by else ''}, the run waits: quarterdeck attach {name}"
     return f"the run goes on: quarterdeck attach {name}"
+
+
+def exit_code(source: Source) -> int:
+    """That of the run for the command that started it: 0 as long as the run goes on, and 7 for an engine that is gone
+    without a word."""
+    code, link = source.view.state.exit_code, source.link()
+    if code is not None or link.status != "dead":
+        return code or 0
+    end = read_last_word(link.detail)
+    return EXIT_DIED if end is None else end[1]
+
+
+def _mop_up(state: RunState) -> str:
+    """The other way on from a benchmark that died: a new job with what was lost."""
+    if not (state.bench.job_dir and state.bench.finished.get("infrastructure")):
+        return ""
+    return f", {_command('mop-up', state.bench.job_dir)} runs again what infrastructure lost"
+
+
+def _command(name: str, job_dir: str) -> str:
+    return f"quarterdeck bench {name} {shlex.quote(sanitize(job_dir, limit=1000))}"
 
 
 def _how(view: RunView) -> str:
@@ -64,7 +88,7 @@ def _job(state: RunState) -> str:
         lost = b.finished.get("infrastructure", 0)
         command = "mop-up" if lost else "tally"
         why = f" runs {'it' if lost == 1 else f'the {lost}'} again that infrastructure lost" if lost else " has more"
-        parts.append(f"quarterdeck bench {command} {shlex.quote(sanitize(b.job_dir, limit=1000))}{why}")
+        parts.append(f"{_command(command, b.job_dir)}{why}")
     return f": {'; '.join(parts)}" if parts else ""
 
 

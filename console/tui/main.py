@@ -138,7 +138,8 @@ def run_console(
         desk: makes the desk, for one that shows something else than a run.
 
     Returns:
-        0 when the operator left, 143 after SIGTERM, 7 after a crash of the console.
+        0 when the operator left, 143 after SIGTERM, 7 after a crash of the console, or of the engine where the
+        run's own exit code is asked for.
 
     Raises:
         UsageError: no terminal to paint on, no such theme, or a file of keys that does not fit.
@@ -181,14 +182,14 @@ def run_console(
         return CRASHED
     code = app.return_code or 0
     if code == 0:
-        from console.tui.farewell import farewell
+        from console.tui.farewell import exit_code, farewell
 
         left = app.last_run()
         text = farewell(left) if goodbye else ""
         if text:
             sys.stdout.write(f"{text}\n")
         if run_exit_code and left.view.state.run_id == source.view.state.run_id:
-            return left.view.state.exit_code or 0
+            return exit_code(left)
     return code
 
 

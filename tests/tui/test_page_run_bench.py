@@ -13,7 +13,7 @@ from console.errors import UsageError
 from console.journal import events as ev
 from console.records.run_dir import RunRecord
 from console.tui.desk import Desk
-from console.tui.farewell import farewell
+from console.tui.farewell import exit_code, farewell
 from console.tui.frame import as_text, paint
 from console.tui.glyphs import kind_of
 from console.tui.operating import parse_tunables
@@ -185,7 +185,7 @@ def test_nothing_is_promised_of_an_engine_that_is_gone_or_a_job_that_is_done(ben
         desk.source.link = lambda link=link: link
         desk.state.status, desk.state.exit_code = "live", None
         lines = screen(desk, 120, 40)
-        assert "left" not in lines[0] and any("left     --" in line or "left     0s" in line for line in lines)
+        assert "left" not in lines[0] and not any("left     9h" in line for line in lines)
 
 
 def test_of_a_dead_benchmark_is_told_how_it_goes_on(bench: Path) -> None:
@@ -193,7 +193,38 @@ def test_of_a_dead_benchmark_is_told_how_it_goes_on(bench: Path) -> None:
     desk.source.link = lambda: Link("dead")
     for size in SIZES:
         text = "\n".join(screen(desk, *size))
-        assert "bench run --continue" in text and "quarterdeck train" not in text
+        assert "bench run JOB --continue" in text and "quarterdeck train" not in text
+
+
+def test_what_was_at_work_when_the_engine_died_is_told_so(bench: Path) -> None:
+    desk, _ = live(bench)
+    desk.source.link = lambda: Link("dead")
+    group, trial = next((g, t) for g in desk.state.groups.values() for t in g.trials if t.phase == "agent")
+    desk.selection.group, desk.selection.trial, desk.selection.pinned = group.group, trial.trial, True
+    for size in SIZES:
+        text = "\n".join(screen(desk, *size))
+        assert "3 when the engine died" in text and "at work 3 of" not in text and "work  3 of" not in text
+        assert "was RUNNING" in text and "left     9h" not in text
+    assert "agent at work when the engine died" in text
+    desk.selection.tree = False
+    row = next(one for one in screen(desk, 120, 40) if " t1 " in one and "agent" in one)
+    assert "when the eng" in row and " for " not in row
+
+
+@pytest.mark.parametrize(
+    ("status", "told", "ended", "code"),
+    [
+        ("dead", "", None, 7), ("dead", "the socket is gone", None, 7), ("ok", "", None, 0), ("lost", "", None, 0),
+        ("ended", "", 3, 3), ("dead", "", 0, 0),
+    ],
+)  # fmt: skip
+def test_the_command_that_started_it_ends_with_its_code(
+    bench: Path, status: str, told: str, ended: int | None, code: int
+) -> None:
+    source = live(bench)[0].source
+    source.link = lambda: Link(status, detail=told)
+    source.view.state.exit_code = ended
+    assert exit_code(source) == code
 
 
 def test_the_farewell_names_what_comes_next(bench: Path, over: Path) -> None:
@@ -209,7 +240,9 @@ def test_the_farewell_names_what_comes_next(bench: Path, over: Path) -> None:
     assert text.endswith("bench mop-up /runs/jobs/tb21-full runs the 14 again that infrastructure lost")
     source.view.state.status, source.view.state.exit_code = "live", None
     source.link = lambda: Link("dead")
-    assert "bench run --continue" in farewell(source)
+    text = farewell(source)
+    assert "quarterdeck bench run JOB --continue goes on with the job" in text
+    assert "quarterdeck bench mop-up /runs/jobs/tb21-full" in text and "quarterdeck train" not in text
 
 
 def test_equal_attempts_are_no_lack_of_signal(bench: Path) -> None:

@@ -44,7 +44,7 @@ def alarm(scene: Scene, cells: int, rows: int = REASON_ROWS) -> list[Line]:
     if scene.dead:  # whatever was open then, this is the one that counts now
         text = "quarterdeck train with the same options resumes"
         if scene.bench:
-            text = "quarterdeck bench run --continue goes on with the job: what has ended stands"
+            text = "quarterdeck bench run JOB --continue goes on with the job: what has ended stands"
             return _told_why(f"{scene.link.detail or 'the engine is gone'}; {text}", Span(" ! ", "alert"), cells, rows)
         if scene.link.detail:
             return _told_why(f"{scene.link.detail}; {text} it", Span(" ! ", "alert"), cells, rows)

@@ -69,6 +69,8 @@ def left_text(found: TimeLeft | None) -> str:
 def work_text(scene: Scene, job: bool = True) -> str:
     """Trials at work of those that may be; `job`: also how many the job asked for, when that is another number."""
     b, state = scene.state.bench, scene.state
+    if scene.dead:
+        return f"{benchmark.at_work(state)} when the engine died"
     limit = f"of {b.limit}" if b.limit else "none may begin" if state.bench.trials else ""
     if job and b.limit and b.concurrency and b.limit != b.concurrency:
         limit += f" (job {b.concurrency})"
@@ -123,7 +125,7 @@ def _low(scene: Scene, cells: int) -> list[Line]:
     first = line(
         Span(" done ", "muted"), Span(f"{b.done}/{known or '?'} ", "bold"), *_bar(scene, share, size),
         Span(f" {100 * share:.0f} %"), Span("  at work ", "muted"), Span(work_text(scene, job=False)),
-        Span("  left ", "muted"), Span(left_text(left(scene))),
+        *([] if scene.dead else [Span("  left ", "muted"), Span(left_text(left(scene)))]),
     )  # fmt: skip
     excluded = benchmark.infra_excluded(state)
     second = line(
@@ -155,7 +157,8 @@ def _tall(scene: Scene, cells: int) -> list[Line]:
     if b.stood:
         out.append(_row("", f"{b.stood} stood from before", "muted"))
     if state.status not in ENDED:
-        out += [_row("at work", work_text(scene)), _row("left", left_text(left(scene)))]
+        out.append(_row("at work", work_text(scene)))
+        out += [] if scene.dead else [_row("left", left_text(left(scene)))]
     out += _row_with_rule("passed", passed_text(excluded), f"{EXCLUDED_RULE} ({excluded.left_out})", cells)
     out += _row_with_rule("", passed_text(aware), AWARE_RULE, cells)
     out.append(line(Span(f" {'infra':<{_LABEL}}", "muted"), infra_span(scene)))

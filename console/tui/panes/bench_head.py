@@ -19,7 +19,8 @@ def where(scene: Scene, wide: bool) -> Line:
         return line(*spans, Span(f" {state.status}, exit {'--' if state.exit_code is None else state.exit_code}"))
     phase = _PHASES.get(state.phase, sanitize(state.phase, limit=12).upper())
     age = scene.now - state.phase_since if state.phase_since else None
-    spans += [Span(f" {scene.marks.phase} "), Span(phase, "title"), Span(f" {clock(age)}")]
+    was = "was " if scene.dead else ""
+    spans += [Span(f" {scene.marks.phase} {was}"), Span(phase, "title"), Span(f" {clock(age)}")]
     if state.phase_detail and wide:
         spans.append(Span(" " + sanitize(state.phase_detail, limit=30), "muted"))
     return line(*spans)

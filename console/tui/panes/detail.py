@@ -13,6 +13,7 @@ from console.state.model import TrialBrief, TrialState
 from console.state.sanitize import sanitize
 from console.tui.event_log import Entry
 from console.tui.glyphs import SIGNS, kind_of, sign_text
+from console.tui.panes.trials import meaning
 from console.tui.picture import Scene
 from console.tui.text import Line, Span, clock, count, fit, line, number, short_time, width, wrap
 
@@ -48,7 +49,7 @@ def head(scene: Scene, subject: Subject, cells: int) -> list[Line]:
     kind = kind_of(trial, scene.now)
     sign = SIGNS[kind]
     first: list[Span] = [
-        Span(" "), Span(sign_text(kind, scene.ascii), sign.role), Span(f" {sign.meaning}", "bold"),
+        Span(" "), Span(sign_text(kind, scene.ascii), sign.role), Span(f" {meaning(scene, trial)}", "bold"),
     ]  # fmt: skip
     if subject.reads:
         first = [Span(f" beneath is {subject.reads}; the last try: ", "limit"), *first[1:]]

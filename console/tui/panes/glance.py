@@ -13,7 +13,7 @@ from console.state.model import TrialState
 from console.state.sanitize import sanitize
 from console.tui.glyphs import SIGNS, kind_of, sign_text
 from console.tui.panes.bench import money
-from console.tui.panes.trials import elapsed
+from console.tui.panes.trials import elapsed, meaning
 from console.tui.picture import Scene
 from console.tui.text import Line, Span, cell, clock, count, line, number, short_time, wrap
 
@@ -45,7 +45,7 @@ def detail_lines(scene: Scene, cells: int, rows: int, with_tail: bool = False) -
 def _glance(scene: Scene, trial: TrialState, cells: int) -> list[Line]:
     kind = kind_of(trial, scene.now)
     sign = SIGNS[kind]
-    out = [line(Span(sign_text(kind, scene.ascii), sign.role), f" {sign.meaning}")]
+    out = [line(Span(sign_text(kind, scene.ascii), sign.role), f" {meaning(scene, trial)}")]
     if trial.hold_deadline is not None and trial.phase == "held":
         text = f"the run stops in {clock(trial.hold_deadline - scene.now)} unless it is retried or its group cancelled"
         out += _row("held", text, cells, "infra+bold")

@@ -118,6 +118,8 @@ class TrialRows:
                 words.append(trial.cause.replace("_", " "))
             words.append(self.reused if trial.reused else "")
             return Span("  ".join(w for w in words if w), "muted")
+        if scene.dead and _at_work(trial):
+            return Span(f"when the engine died{self._try(trial)}", "limit")
         if trial.phase == "agent" and not scene.bench:
             idle = clock(scene.now - trial.last_event) if trial.last_event else "--"
             text = f"{'idle' if kind == 'stalled' else self.calling or 'idle'} {idle}"
@@ -142,6 +144,16 @@ def _calling(scene: Scene) -> str:
         return "in a tool"
     agents = sum(t.phase == "agent" for g in scene.state.groups.values() for t in g.trials)
     return "generating" if capture.inflight >= agents else ""
+
+
+def _at_work(trial: TrialState) -> bool:
+    return trial.phase not in ("queued", "retrying", "held", "done")
+
+
+def meaning(scene: Scene, trial: TrialState) -> str:
+    """What the trial's sign means; of a run whose engine is gone, what the trial was at then."""
+    said = SIGNS[kind_of(trial, scene.now)].meaning
+    return f"{said} when the engine died" if scene.dead and _at_work(trial) else said
 
 
 def elapsed(trial: TrialState, now: float) -> float | None:
