@@ -62,7 +62,7 @@ def read_job(path: str | Path, overrides: Iterable[str] = ()) -> dict[str, Any]:
 
     Args:
         path: of the file; overrides: `KEY=VALUE` with dotted keys (`n_attempts=5`, `agents.0.kwargs.api_base=URL`;
-            `agent.`, `dataset.` and `task.` stand for each one). The value is YAML; `null` is as if the key were left out.
+            `agent.`, `dataset.` and `task.` stand for each one). The value is YAML; `null` is as if it were left out.
 
     Raises:
         UsageError: the file cannot be read, is none, or an override does not fit. One line, with the key.

@@ -154,10 +154,27 @@ def test_a_model_that_is_not_served_is_told_and_never_changed(server: Server) ->
 )
 def test_a_strange_list_is_no_reason_to_refuse(server: Server, body: Any) -> None:
     server.answers = {"GET /v1/models": (200, body)}
-    assert [finding.code for finding in ask(f"{server.url}/v1") if finding.level == "error"] in (
-        [],
-        ["bench.model_served"],
-    )
+    found = ask(f"{server.url}/v1")
+    assert [finding.level for finding in found if finding.code == "bench.endpoint"] in ([], ["warning"])
+    assert {finding.code for finding in found if finding.level == "error"} <= {"bench.model_served"}
+
+
+@pytest.mark.parametrize("page", [b"<!doctype html><title>Sign in</title>", b"\n <html>"])
+def test_a_page_for_a_browser_is_no_endpoint_of_a_model(server: Server, page: bytes) -> None:
+    server.answers = {"GET /v1/models": (200, page), "POST /v1/chat/completions": (200, page)}
+    found = ask(f"{server.url}/v1")
+    assert codes(found) == [("bench.endpoint", "error", BASE)]
+    assert "is no endpoint of a model" in found[0].message
+    server.answers["POST /v1/chat/completions"] = (400, {"error": "messages is missing"})
+    found = ask(f"{server.url}/v1")
+    assert codes(found) == [("bench.endpoint", "warning", BASE)]
+    assert "has no list of models" in found[0].message
+    server.answers = {"GET /models": (200, page), "GET /v1/models": (200, MODELS)}
+    found = ask(server.url)
+    assert (found[0].level, found[0].remedy) == ("error", f"write {server.url}/v1")
+    for format, path in (("anthropic_messages", ""), ("openai_responses", "/v1")):
+        server.answers = {way: (200, page) for way in ("GET /v1/models", "POST /v1/messages", "POST /v1/responses")}
+        assert [one.level for one in ask(f"{server.url}{path}", format=format)] == ["warning", "error"]
 
 
 def test_a_messages_agent_needs_the_messages_route(server: Server) -> None:

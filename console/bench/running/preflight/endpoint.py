@@ -23,14 +23,17 @@ _LISTED = 4
 _TEMPLATE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}")
 _MESSAGES, _RESPONSES = "anthropic_messages", "openai_responses"
 _REFUSED = (401, 403)
+_NO_ROUTE = (404, 405, 501)
 
 
 class _Answer(NamedTuple):
-    """Status, and the JSON of a short body, None for any other; status 0 with `problem` for none at all."""
+    """Status, and the JSON of a short body, None for any other; `page`: it is one for a browser; status 0 with
+    `problem` for none at all."""
 
     status: int
     body: Any = None
     problem: str = ""
+    page: bool = False
 
 
 def endpoint_findings(case: Case) -> Iterator[Finding]:
@@ -92,13 +95,18 @@ def _ask(where: str, number: int, view: AgentView, key: str, name: str) -> Itera
                 "to the job's namespace)",
             )
             return
-        if (
-            answer.status == 404
-            and not messages
-            and not base.endswith("/v1")
-            and _get(client, f"{base}/v1/models").status == 200
-        ):
-            yield _finding(where, f"has no /models: HTTP 404; {base}/v1 has", f"write {base}/v1")
+        if (answer.status == 404 or answer.page) and not messages and not base.endswith("/v1"):
+            deeper = _get(client, f"{base}/v1/models")
+            if deeper.status == 200 and not deeper.page:
+                why = "a page for a browser" if answer.page else "HTTP 404"
+                yield _finding(where, f"has no /models: {why}; {base}/v1 has", f"write {base}/v1")
+                return
+        if answer.page and not messages and view.format != _RESPONSES and not _chats(client, base):
+            yield _finding(
+                where,
+                f"is no endpoint of a model: it answers {models} with a page for a browser, and takes no chat",
+                "correct the URL; it ends before /chat/completions, mostly in /v1",
+            )
             return
         yield from _status(where, models, answer)
         if answer.status == 200:
@@ -111,6 +119,12 @@ def _ask(where: str, number: int, view: AgentView, key: str, name: str) -> Itera
             yield from _route(
                 where, view, name, client, f"{base}/responses", "OpenAI's Responses API", "bench.responses"
             )
+
+
+def _chats(client: httpx.Client, base: str) -> bool:
+    """Whether a chat without messages is refused as one. Nothing is sampled."""
+    answer = _get(client, f"{base}/chat/completions", post=True)
+    return 400 <= answer.status < 500 and answer.status not in _NO_ROUTE and isinstance(answer.body, dict)
 
 
 def _headers(key: str, messages: bool) -> dict[str, str]:
@@ -137,7 +151,8 @@ def _get(client: httpx.Client, url: str, *, post: bool = False) -> _Answer:
     try:
         return _Answer(response.status_code, httpx.Response(200, content=data).json())
     except ValueError:
-        return _Answer(response.status_code)
+        page = "html" in response.headers.get("content-type", "").lower() or data.lstrip()[:1] == b"<"
+        return _Answer(response.status_code, page=page and response.status_code == 200)
 
 
 def _why(problem: Exception) -> str:
@@ -149,8 +164,14 @@ def _why(problem: Exception) -> str:
 def _status(where: str, url: str, answer: _Answer) -> Iterator[Finding]:
     status = answer.status
     if status == 200:
-        return
-    if status >= 500:
+        if answer.body is None or (isinstance(answer.body, dict) and not isinstance(answer.body.get("data"), list)):
+            yield _finding(
+                where,
+                f"has no list of models: {url} answers with {'a page for a browser' if answer.page else 'other data'}",
+                "if this is no server of a model, correct the URL; otherwise go on",
+                WARNING,
+            )
+    elif status >= 500:
         yield _finding(where, f"answers HTTP {status} to {url}", "wait until the server has loaded, or look at its log")
     elif 300 <= status < 400:
         yield _finding(
@@ -193,7 +214,7 @@ def _route(
 ) -> Iterator[Finding]:
     """A request without a body: refused by its content where the route exists."""
     answer = _get(client, url, post=True)
-    if answer.status in (404, 405, 501):
+    if answer.status in _NO_ROUTE or answer.page:
         yield Finding(
             code=code,
             object=where,
