@@ -206,9 +206,8 @@ def test_what_was_at_work_when_the_engine_died_is_told_so(bench: Path) -> None:
         assert "3 when the engine died" in text and "at work 3 of" not in text and "work  3 of" not in text
         assert "was RUNNING" in text and "left     9h" not in text
     assert "agent at work when the engine died" in text
-    desk.selection.tree = False
-    row = next(one for one in screen(desk, 120, 40) if " t1 " in one and "agent" in one)
-    assert "when the eng" in row and " for " not in row
+    row = next(one for one in screen(desk, 120, 40) if "▸ agent  " in one)
+    assert "when the engine died" in row and " for " not in row
 
 
 @pytest.mark.parametrize(
