@@ -19,6 +19,7 @@ from console import cli
 from console.records.run_dir import RunRecord
 
 sys.path.insert(0, str(Path(__file__).parent / "recordings"))
+from made_bench import BenchPlan, make_bench
 from make import Plan, make
 
 
@@ -68,6 +69,39 @@ def test_tables(run: Path, export) -> None:
     assert len(rows) == 4 * 2 * 4 and {row["outcome"] for row in rows} >= {"completed"}
     assert len(table("--what", "trials", "--at", "s0")) == 8
     assert len(table("--what", "events", "--at", "50%")) < len(table("--what", "events"))
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("export") / "bench"
+    make_bench(path, BenchPlan(tasks=12, attempts=2, ended=20, stood=2))
+    return path
+
+
+def test_a_benchmark_is_a_row_a_trial(bench: Path, export, tmp_path: Path) -> None:
+    code, out, _ = export(bench, "-o", tmp_path / "t.csv")
+    rows = list(csv.DictReader((tmp_path / "t.csv").open()))
+    state = RunRecord(bench).view_at_end().state
+    assert (code, out) == (0, "") and len(rows) == state.bench.done == 22
+    wanted = {"task", "attempt", "class", "cause", "rule", "reward", "seconds", "sampled_tokens", "cost_usd", "trial_dir"}
+    assert wanted <= rows[0].keys() and "ppo_loss" not in rows[0] and "step" not in rows[0]
+    assert {(r["trial"], r["class"]) for r in rows} == {
+        (f"g{g.group + 1}/t{t.trial + 1}", t.outcome) for g in state.groups.values() for t in g.trials if t.outcome
+    }
+    assert sum(r["stood"] == "true" for r in rows) == 2 and float(rows[0]["seconds"]) > 0
+    assert rows[0]["attempt"] == "1" and rows[0]["trial_dir"].startswith("/runs/jobs/")
+    assert export(bench, "-o", tmp_path / "t.jsonl")[0] == 0
+    lines = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
+    assert [one["trial"] for one in lines] == [r["trial"] for r in rows] and lines[0]["stood"] is True
+    assert export(bench, "--format", "json", "--what", "trials")[1] == (tmp_path / "t.jsonl").read_text()
+    early = export(bench, "--format", "csv", "--at", "50%")[1]
+    assert 2 < early.count("\n") < 22
+    assert json.loads(export(bench)[1])["state"]["kind"] == "benchmark"
+
+
+def test_trials_as_json_are_of_benchmarks(run: Path, export) -> None:
+    code, out, err = export(run, "--format", "json", "--what", "trials")
+    assert (code, out) == (2, "") and "--format csv has the trials of a training" in err
 
 
 def test_the_screen_as_text_and_picture(run: Path, export, tmp_path: Path) -> None:

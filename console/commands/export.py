@@ -8,17 +8,17 @@ import json
 import os
 import re
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from console.commands import export_tokens
+from console.commands.export_file import file_or_stdout
 from console.commands.parsing import Parser
 from console.errors import UsageError
 from console.state.sanitize import sanitize
+from console.state.words import BENCHMARK
 
 if TYPE_CHECKING:
     from console.journal.layout import Damage
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from console.records.timeline import Gap
 
 FORMATS = ("json", "csv", "svg", "cast", "txt")
-WHAT = {"json": ("view", "events"), "csv": ("steps", "trials", "events")}
-"""What can be had of a format, the default first."""
+WHAT = {"json": ("view", "events", "trials"), "csv": ("steps", "trials", "events")}
+"""What can be had of a format, the default first; of a benchmark, `trials` is the default of tables and JSON lines."""
 _SUFFIXES = {".json": "json", ".jsonl": "json", ".csv": "csv", ".svg": "svg", ".cast": "cast", ".txt": "txt"}
 _PROGRESS_SECONDS = 0.5
 READ_SECONDS = 600.0
@@ -35,9 +35,11 @@ HOLES_NAMED = 5
 _EPILOG = """\
 formats:
   json   --what view     state, step history, and what is missing, at a moment: one object (the default)
-         --what events   the events as they are in the journal, one a line
+         --what events   the events as they are in the journal, one a line; the default of FILE.jsonl
+         --what trials   the trials of a benchmark, one a line; the default of FILE.jsonl for such a run
   csv    --what steps    one row a training step (the default)
-         --what trials   one row a trial: its last try, outcome, cause, reward, turns, tokens, seconds
+         --what trials   one row a trial: its last try, outcome, cause, reward, turns, tokens, seconds; of a
+                         benchmark (where it is the default) class, cause, rule, reward, seconds, tokens, cost
          --what events   one row an event, with the console's sentence about it
   svg, txt               the screen at a moment, as a picture or as text
   cast                   the console playing the run, for asciinema and its players (asciicast v2)
@@ -66,9 +68,10 @@ def export_main(argv: list[str]) -> int:
         return _tokens(args)
     what = _what(args, kind)
     record = _open(args.run)
+    what = _of_kind(record, args, kind, what)
     target = _target(args, f"--format {kind}" if kind in ("svg", "cast") else None)
     progress = _Progress(record.journal.last_seq)
-    with _sink(target, args.force) as sink:
+    with file_or_stdout(target, args.force) as sink:
         match kind:
             case "json" | "csv":
                 _tables(record, args, kind, what, sink.write, progress)
@@ -92,7 +95,7 @@ def _target(args: argparse.Namespace, not_shown: str | None) -> Path | None:
 def _tokens(args: argparse.Namespace) -> int:
     target = _target(args, "--tokens")
     progress = _Progress(0)
-    with _sink(target, args.force) as sink:
+    with file_or_stdout(target, args.force) as sink:
         told = export_tokens.export_tokens(
             _run_dir(args.run), export_tokens.wanted(args), args.calls, lambda text: sink.write(_ascii(text)), progress
         )
@@ -152,6 +155,18 @@ def _what(args: argparse.Namespace, kind: str) -> str:
     return str(args.what)
 
 
+def _of_kind(record: RunRecord, args: argparse.Namespace, kind: str, what: str) -> str:
+    """What to write, once it is known whether the run is a benchmark. Raises `UsageError`."""
+    if kind not in WHAT:
+        return what
+    bench = record.view_at_end().state.kind == BENCHMARK
+    if bench and args.what is None:
+        return what if (kind, what) == ("json", "view") else "trials"
+    if (kind, what) == ("json", "trials") and not bench:
+        raise UsageError("--what trials: as JSON it is for benchmarks; --format csv has the trials of a training")
+    return what
+
+
 def _only(args: argparse.Namespace, kind: str) -> None:
     """Options of another format are refused: whoever wrote them expects something of them."""
     given = {"--speed": args.speed, "--idle": args.idle, "--from": args.begin if args.begin != "start" else None}
@@ -196,13 +211,19 @@ def _tables(
     record: RunRecord, args: argparse.Namespace, kind: str, what: str, write: Callable[[str], object],
     progress: _Progress,
 ) -> None:  # fmt: skip
+    from console.headless import trial_table
     from console.records import tables
 
     until = _moment(record, args.at)
     progress.total = until
+    state = record.view_at(seq=until).state if what == "trials" else None
+    bench = state if state is not None and state.kind == BENCHMARK else None
     match kind, what:
         case "json", "view":
             write(_view(record, until))
+        case "json", "trials":
+            for part in trial_table.trial_lines(bench) if bench is not None else ():
+                write(part)
         case "json", _:
             from console.journal.codec import encode_event
 
@@ -212,6 +233,9 @@ def _tables(
         case _, "steps":
             columns, rows = tables.step_table(record, until)
             for part in tables.csv_lines(columns, rows):
+                write(part)
+        case _, "trials" if bench is not None:
+            for part in tables.csv_lines(trial_table.COLUMNS, trial_table.trial_rows(bench)):
                 write(part)
         case _, "trials":
             for part in tables.csv_lines(tables.TRIAL_COLUMNS, tables.trial_table(record, until, progress)):
@@ -306,68 +330,6 @@ def _cast(
             record, look, write, speed=speed, begin=args.begin, end=args.at, idle_limit=args.idle, heard=progress
         )
     )  # fmt: skip
-
-
-# --- writing ---
-
-
-@contextmanager
-def _sink(target: Path | None, force: bool) -> Iterator[IO[str]]:
-    """Standard output, or a file that is there whole or not at all."""
-    if target is None:
-        try:
-            yield sys.stdout
-            sys.stdout.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter complains when it flushes at exit
-            raise UsageError(f"standard output: cannot be written ({error.strerror or error})") from error
-        return
-    if target.is_dir():
-        raise UsageError(f"-o {target}: a directory; name a file")
-    if target.exists() and not target.is_file():  # a device, a pipe
-        try:
-            with target.open("w", encoding="utf-8", errors="backslashreplace", newline="") as stream:
-                yield stream
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise UsageError(f"-o {target}: cannot be written ({error.strerror or error})") from error
-        return
-    if not force and target.exists():
-        raise UsageError(f"-o {target}: there already; --force overwrites it")
-    try:
-        fd, name = tempfile.mkstemp(prefix=f".{target.name[:80]}.", dir=target.parent)
-    except OSError as error:
-        raise UsageError(f"-o {target}: cannot be written ({error.strerror})") from error
-    try:
-        with os.fdopen(fd, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-            yield file
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
-        _put_in_place(name, target, force)
-    except OSError as error:
-        Path(name).unlink(missing_ok=True)
-        raise UsageError(f"-o {target}: cannot be written ({error.strerror or error})") from error
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _put_in_place(name: str, target: Path, force: bool) -> None:
-    if force:
-        os.replace(name, target)
-        return
-    try:
-        os.link(name, target)  # fails where somebody made it meanwhile
-    except FileExistsError:
-        raise UsageError(f"-o {target}: there already; --force overwrites it") from None
-    except OSError:
-        os.replace(name, target)  # a file system without hard links
-        return
-    os.unlink(name)
 
 
 class _Progress:

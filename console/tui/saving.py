@@ -11,8 +11,10 @@ import msgspec
 
 from console import __version__
 from console.errors import UsageError
+from console.headless import trial_table
 from console.journal.events import SCHEMA_VERSION
 from console.records import tables
+from console.state.words import BENCHMARK
 
 if TYPE_CHECKING:
     from console.tui.desk import Desk
@@ -60,8 +62,11 @@ def _json(desk: Desk) -> bytes:
 
 
 def _csv(desk: Desk) -> bytes:
-    """One row a finished step, as `quarterdeck export --format csv` writes them."""
-    columns, rows = tables.rows_table(desk.scene().view.history.rows)
+    """One row a finished step, of a benchmark one a trial, as `quarterdeck export --format csv` writes them."""
+    view = desk.scene().view
+    if view.state.kind == BENCHMARK:
+        return "".join(tables.csv_lines(trial_table.COLUMNS, trial_table.trial_rows(view.state))).encode()
+    columns, rows = tables.rows_table(view.history.rows)
     return "".join(tables.csv_lines(columns, rows)).encode()
 
 

@@ -18,6 +18,7 @@ from console.tui.frame import as_text, paint
 from console.tui.glyphs import kind_of
 from console.tui.operating import parse_tunables
 from console.tui.replay import ReplaySource
+from console.tui.saving import save
 from console.tui.source import Link
 from console.tui.text import plain
 from console.tui.widgets.pane import to_ascii
@@ -242,6 +243,13 @@ def test_the_farewell_names_what_comes_next(bench: Path, over: Path) -> None:
     text = farewell(source)
     assert "quarterdeck bench run JOB --continue goes on with the job" in text
     assert "quarterdeck bench mop-up /runs/jobs/tb21-full" in text and "quarterdeck train" not in text
+
+
+def test_what_is_saved_as_csv_is_a_row_a_trial(over: Path, tmp_path: Path) -> None:
+    desk, _ = live(over)
+    save(desk, tmp_path / "shown.csv")
+    head, *rows = (tmp_path / "shown.csv").read_text().splitlines()
+    assert head.startswith("trial,task,attempt,try,class,cause") and len(rows) == 24 and "ppo" not in head
 
 
 def test_equal_attempts_are_no_lack_of_signal(bench: Path) -> None:
