@@ -83,7 +83,7 @@ def test_a_benchmark_is_a_row_a_trial(bench: Path, export, tmp_path: Path) -> No
     rows = list(csv.DictReader((tmp_path / "t.csv").open()))
     state = RunRecord(bench).view_at_end().state
     assert (code, out) == (0, "") and len(rows) == state.bench.done == 22
-    wanted = {"task", "attempt", "class", "cause", "rule", "reward", "seconds", "sampled_tokens", "cost_usd", "trial_dir"}
+    wanted = {"task", "attempt", "class", "cause", "rule", "reward", "seconds", "cost_usd", "trial_dir"}
     assert wanted <= rows[0].keys() and "ppo_loss" not in rows[0] and "step" not in rows[0]
     assert {(r["trial"], r["class"]) for r in rows} == {
         (f"g{g.group + 1}/t{t.trial + 1}", t.outcome) for g in state.groups.values() for t in g.trials if t.outcome
