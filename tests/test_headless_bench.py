@@ -73,7 +73,7 @@ def test_plain_is_a_line_a_trial_with_progress_and_time_left(over: Path) -> None
     trials = [line for line in lines if line.startswith("trial ")]
     assert len(trials) == 49 and trials[-1].startswith("trial 48/48 g")
     assert "stood from before" in trials[0] and "passed" in trials[0] and "infra-excluded" in trials[0]
-    assert all(" left (" in line for line in trials[10:-1])
+    assert all("; left " in line for line in trials[10:-1])
     assert any("SandboxError" in line and "infrastructure" in line for line in trials)
     assert lines[-1].startswith("done: completed, exit 0, 48 of 48 trials, passed ")
     assert any("24 tasks, 2 attempts each: 48 trials, 8 at once; 3 stand from before" in line for line in lines)
@@ -134,7 +134,7 @@ def test_status_is_a_benchmarks() -> None:
     apply(view, ev.BenchLimited(ts=210, limit=1, why="one of three failed"))
     line = status_line(view.state)
     assert line.startswith("3 of 10 trials ended, 1 at work of 1, rollout; passed 2/2 (100.0 %) infra-excluded")
-    assert "infrastructure 1 of the last 3" in line and "left (" in line and "step" not in line
+    assert "infrastructure 1 of the last 3" in line and "; left " in line and "step" not in line
     text = "\n".join(status_lines("live", view))
     assert "benchmark, live" in text and "at work  1 of 1 at once, by policy: one of three failed" in text
     assert "2/3 (66.7 %, 95 % interval 20.8 to 93.9) error-aware" in text

@@ -37,12 +37,13 @@ def show_status(run: RunInfo, words: list[str], args: argparse.Namespace) -> int
     """`ctl status`."""
     view = load_view(run)
     state, now = view.state, time.time()
+    moment = max(now, state.ts) if run.state == "live" else None  # as the console beside it
     alarms = [_alarm_record(alarm, now) for alarm in state.alarms.values()]
     if args.json:
-        say(json.dumps({**run_record(run), **status_record(view), **_operation(state), "alarms": alarms}))
+        say(json.dumps({**run_record(run), **status_record(view, moment), **_operation(state), "alarms": alarms}))
         return 0
     bare = RunView(msgspec.structs.replace(state, alarms={}, stop_requested="", paused=False), view.history)
-    lines = [*status_lines(run.state, bare), *_operation_lines(state)]
+    lines = [*status_lines(run.state, bare, moment), *_operation_lines(state)]
     counts = {name: sum(a["state"] == name for a in alarms) for name in ("open", "acknowledged", "shelved", "over")}
     if alarms:
         lines.append("alarms   " + ", ".join(f"{count} {name}" for name, count in counts.items() if count))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from pathlib import Path
 from typing import TextIO
 
@@ -138,4 +139,5 @@ async def _tick(reporter: Reporter) -> None:
     while True:
         await asyncio.sleep(STATUS_SECONDS)
         if reporter.view is not None:
-            reporter.log(status_line(reporter.view.state))
+            state = reporter.view.state
+            reporter.log(status_line(state, max(state.ts, time.time())))

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from console.state import benchmark
+from console.state.bench_words import left_text, passed_text, share_text
 from console.state.benchmark import Passed
 from console.state.lines import trial_name
 from console.state.model import GroupState, RunState, TrialState
@@ -53,22 +54,15 @@ def trial_text(state: RunState, group: GroupState, trial: TrialState, now: float
         said.append("stood from before")
     head = f"{state.bench.done}/{total(state)} {trial_name(group.group, trial.trial)} {sanitize(group.task, 60)}:"
     parts = [f"{head} {' '.join(sanitize(one, 80) for one in said)}", f"passed {passed_text(state, False)}"]
-    if now is not None and (left := left_text(state, now)):
+    if now is not None and (left := time_left(state, now)):
         parts.append(left)
     return "; ".join(parts)
 
 
-def passed_text(state: RunState, interval: bool = True) -> str:
-    """What passed, with its rule: 12/33 (36.4 %) infra-excluded."""
-    return f"{_share(benchmark.infra_excluded(state), interval)} infra-excluded"
-
-
-def left_text(state: RunState, now: float) -> str:
-    """Time left with its bounds; empty when it is not known."""
-    left = benchmark.seconds_left(state, now)
-    if left is None or left.high <= 0:
-        return ""
-    return f"{span(left.likely)} left ({span(left.low)} to {span(left.high)})"
+def time_left(state: RunState, now: float) -> str:
+    """Time left at `now` with its bounds, as the console tells it; empty when it is not known."""
+    text = left_text(benchmark.seconds_left(state, now))
+    return f"left {text}" if text else ""
 
 
 def progress_line(state: RunState, now: float) -> str:
@@ -79,7 +73,7 @@ def progress_line(state: RunState, now: float) -> str:
     parts.append(f"passed {passed_text(state, False)}")
     if of:
         parts.append(f"infrastructure {failed} of the last {of}")
-    if left := left_text(state, now):
+    if left := time_left(state, now):
         parts.append(left)
     return "; ".join(parts)
 
@@ -136,7 +130,7 @@ def bench_lines(state: RunState, now: float) -> list[str]:
         f"what     {b.dataset or '--'}: {plural(b.tasks, 'task')}, {plural(b.attempts, 'attempt')} each; "
         f"{', '.join(b.agents[:4]) or '--'}; {', '.join(b.models[:4]) or state.model or '--'}",
     ]
-    left = left_text(state, now)
+    left = time_left(state, now)
     stood = f", {b.stood} stood from before" if b.stood else ""
     lines.append(f"trials   {b.done} of {total(state)} ended{stood}" + (f"; {left}" if left else ""))
     if state.exit_code is None:
@@ -144,7 +138,7 @@ def bench_lines(state: RunState, now: float) -> list[str]:
         lines.append(f"at work  {benchmark.at_work(state)} of {b.limit} at once{why}")
     counted = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in sorted(b.finished.items(), key=lambda x: -x[1]))
     lines.append(f"ended    {counted or '--'}")
-    aware = _share(benchmark.error_aware(state))
+    aware = share_text(benchmark.error_aware(state))
     lines.append(f"passed   {passed_text(state)}; {aware} error-aware")
     failed, of = benchmark.infra_window(state)
     lines.append(f"infra    {failed} of the last {of}" if of else "infra    --")
@@ -158,15 +152,6 @@ def bench_lines(state: RunState, now: float) -> list[str]:
 def total(state: RunState) -> int:
     """Trials of the job, as far as they are known."""
     return max(state.bench.trials, sum(len(group.trials) for group in state.groups.values()))
-
-
-def _share(passed: Passed, interval: bool = True) -> str:
-    if passed.value is None:
-        return "--"
-    bounds = ""
-    if interval and passed.low is not None and passed.high is not None:
-        bounds = f", 95 % interval {100 * passed.low:.1f} to {100 * passed.high:.1f}"
-    return f"{passed.sum:.6g}/{passed.of} ({100 * passed.value:.1f} %{bounds})"
 
 
 def _passed_record(passed: Passed) -> Record:

@@ -12,8 +12,9 @@ from typing import Any, TextIO
 
 from msgspec.structs import replace
 
-from console.headless.benchmark import counts_record, passed_text, to_trial_record, total, trial_text
+from console.headless.benchmark import counts_record, to_trial_record, total, trial_text
 from console.journal import events as ev
+from console.state.bench_words import passed_text
 from console.state.lines import line_for
 from console.state.model import AlarmState, GroupState, RunState, TrialState
 from console.state.reduce import RunView

@@ -14,11 +14,11 @@ from console.state.sanitize import sanitize
 from console.state.words import BENCHMARK, DAMAGED, END_LOST
 
 
-def status_line(state: RunState) -> str:
-    """Step, phase, trials, and what is wrong."""
+def status_line(state: RunState, now: float | None = None) -> str:
+    """Step, phase, trials, and what is wrong; of a benchmark the time left at `now`, by default the last event's."""
     bench = state.kind == BENCHMARK
     if bench:
-        parts = [progress_line(state, state.ts)]
+        parts = [progress_line(state, state.ts if now is None else now)]
     else:
         parts = [f"step {_or_dashes(state.step)} of {_or_dashes(state.steps_planned)}, {_phase(state)}"]
         if state.groups:
@@ -35,14 +35,19 @@ def status_line(state: RunState) -> str:
     return "; ".join(parts)
 
 
-def status_lines(condition: str, view: RunView) -> list[str]:
-    """What `ctl status` prints. `condition`: live, finished, stopped, failed, dead or damaged."""
+def status_lines(condition: str, view: RunView, now: float | None = None) -> list[str]:
+    """What `ctl status` prints.
+
+    Args:
+        condition: live, finished, stopped, failed, dead or damaged.
+        now: Unix seconds by which time left is told, None for those of the last event.
+    """
     s = view.state
     end = f", exit {s.exit_code}: {s.reason}" if s.exit_code is not None and condition != "live" else ""
     if condition == DAMAGED:
         end = f": {END_LOST}"
     if s.kind == BENCHMARK:
-        return [sanitize(line, 200) for line in _bench_lines(condition, end, s)]
+        return [sanitize(line, 200) for line in _bench_lines(condition, end, s, s.ts if now is None else now)]
     lines = [
         f"run      {s.name or s.run_id} ({s.run_id}), {condition}{end}",
         f"step     {_or_dashes(s.step)} of {_or_dashes(s.steps_planned)}, {_phase(s)} {s.phase_detail}".rstrip(),
@@ -71,10 +76,10 @@ def status_lines(condition: str, view: RunView) -> list[str]:
     return [sanitize(line, 200) for line in lines]
 
 
-def _bench_lines(condition: str, end: str, s: RunState) -> list[str]:
+def _bench_lines(condition: str, end: str, s: RunState, now: float) -> list[str]:
     phase = f"{s.phase} {s.phase_detail}".rstrip()
     lines = [f"run      {s.name or s.run_id} ({s.run_id}), benchmark, {condition}{end}", f"phase    {phase}"]
-    lines += bench_lines(s, s.ts)
+    lines += bench_lines(s, now)
     g = s.gateway
     answers = {True: "answers", False: f"unreachable: {g.detail}", None: "not asked"}[g.reachable]
     latency = "" if g.latency_ms is None else f", {g.latency_ms:.0f} ms"
@@ -87,10 +92,10 @@ def _bench_lines(condition: str, end: str, s: RunState) -> list[str]:
     return lines + [f"alarm    {_alarm(a)}" for a in open_alarms(s)]
 
 
-def status_record(view: RunView) -> dict[str, Any]:
+def status_record(view: RunView, now: float | None = None) -> dict[str, Any]:
     """The same for a script. A value that is not known is null."""
     s = view.state
-    bench = {"benchmark": bench_record(s, s.ts)} if s.kind == BENCHMARK else {}
+    bench = {"benchmark": bench_record(s, s.ts if now is None else now)} if s.kind == BENCHMARK else {}
     return {
         "name": s.name,
         "kind": s.kind,

@@ -20,6 +20,7 @@ from console.outcomes.classes import OutcomeClass
 from console.records.run_dir import RunRecord
 from console.state import benchmark
 from console.state.bench_model import BenchState
+from console.state.bench_words import left_text, rough
 from console.state.model import decode_state, encode_state
 from console.state.reduce import RunView, apply, fold
 
@@ -287,3 +288,21 @@ def test_tokens_a_second_are_those_of_all_trials_at_work() -> None:
     assert benchmark.tokens_per_second(view.state) == pytest.approx(10.0)
     apply(view, ev.RunFinished(ts=300, status="completed", exit_code=0))
     assert benchmark.tokens_per_second(view.state) is None
+
+
+# --- in words ---
+
+
+def test_an_estimate_is_told_no_finer_than_it_is() -> None:
+    told = {
+        0.0: "<10 s", 9.9: "<10 s", 10.0: "10 s", 77.0: "75 s", 97.4: "95 s", 98.0: "2 min", 5900.0: "98 min",
+        6000.0: "1.7 h", 35_000.0: "9.7 h", 200_000.0: "2.3 d",
+    }  # fmt: skip
+    assert {seconds: rough(seconds) for seconds in told} == told
+
+
+def test_time_left_is_never_nothing_while_a_trial_is_at_work() -> None:
+    assert left_text(benchmark.TimeLeft(0.0, 0.004, 290.0)) == "<10 s (<10 s to 5 min)"
+    assert left_text(benchmark.TimeLeft(0.0, 20.0, 45.0)) == "20 s (<10 to 45 s)"
+    assert left_text(benchmark.TimeLeft(8.0, 140.0, 288.0), bounds=False) == "2 min"
+    assert left_text(benchmark.TimeLeft(0.0, 0.0, 0.0)) == left_text(None) == ""

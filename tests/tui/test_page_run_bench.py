@@ -10,8 +10,11 @@ from page_bench import AskedSource, desk_on, keys, story
 from walking import LiveRecording
 
 from console.errors import UsageError
+from console.headless.status import status_line, status_lines
 from console.journal import events as ev
 from console.records.run_dir import RunRecord
+from console.state.bench_words import left_text
+from console.state.benchmark import seconds_left
 from console.tui.desk import Desk
 from console.tui.farewell import exit_code, farewell
 from console.tui.frame import as_text, paint
@@ -91,7 +94,7 @@ def test_figures_are_those_of_the_state(bench: Path) -> None:
     b = desk.state.bench
     assert f"{b.done}/445" in text and "3 of 4 (job 8)" in text and "infra    0 of the last 20" in text
     assert "42/117 35.9 %" in text and "infra-excluded" in text and "42/131 32.1 %" in text and "error-aware" in text
-    assert "4, by policy: 60 % of the" in text and "$5.05" in text and "left     9h" in text
+    assert "4, by policy: 60 % of the" in text and "$5.05" in text and "left     9.8 h (9.1 to 10.5 h)" in text
 
 
 def test_an_agent_at_work_is_never_called_stalled(bench: Path) -> None:
@@ -186,7 +189,7 @@ def test_nothing_is_promised_of_an_engine_that_is_gone_or_a_job_that_is_done(ben
         desk.source.link = lambda link=link: link
         desk.state.status, desk.state.exit_code = "live", None
         lines = screen(desk, 120, 40)
-        assert "left" not in lines[0] and not any("left     9h" in line for line in lines)
+        assert "left" not in lines[0] and not any("left     9.8" in line for line in lines)
 
 
 def test_of_a_dead_benchmark_is_told_how_it_goes_on(bench: Path) -> None:
@@ -205,7 +208,7 @@ def test_what_was_at_work_when_the_engine_died_is_told_so(bench: Path) -> None:
     for size in SIZES:
         text = "\n".join(screen(desk, *size))
         assert "3 when the engine died" in text and "at work 3 of" not in text and "work  3 of" not in text
-        assert "was RUNNING" in text and "left     9h" not in text
+        assert "was RUNNING" in text and "left     9.8" not in text
     assert "agent at work when the engine died" in text
     row = next(one for one in screen(desk, 120, 40) if "▸ agent  " in one)
     assert "when the engine died" in row and " for " not in row
@@ -243,6 +246,19 @@ def test_the_farewell_names_what_comes_next(bench: Path, over: Path) -> None:
     text = farewell(source)
     assert "quarterdeck bench run JOB --continue goes on with the job" in text
     assert "quarterdeck bench mop-up /runs/jobs/tb21-full" in text and "quarterdeck train" not in text
+
+
+def test_time_left_is_one_figure_on_every_screen(bench: Path) -> None:
+    desk, _ = live(bench)
+    now = desk.now()
+    text = left_text(seconds_left(desk.state, now))
+    head = screen(desk, 120, 40)
+    told = status_lines("live", desk.source.view, now)
+    assert f"left {text}" in head[0] and any(f"; left {text}" in line for line in told)
+    assert f"left     {text}" in "\n".join(head) and f"left {text}" in "\n".join(screen(desk, 80, 24))
+    assert f"; left {text}" in status_line(desk.state, now)
+    later, then = left_text(seconds_left(desk.state, now + 7200)), now + 7200
+    assert later != text and any(f"; left {later}" in line for line in status_lines("live", desk.source.view, then))
 
 
 def test_what_is_saved_as_csv_is_a_row_a_trial(over: Path, tmp_path: Path) -> None:

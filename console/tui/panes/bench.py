@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from console.state import benchmark
+from console.state.bench_words import left_text
 from console.state.benchmark import Passed, TimeLeft
 from console.state.sanitize import sanitize
 from console.tui.glyphs import SIGNS, kind_of, sign_text
@@ -55,15 +56,6 @@ def passed_text(passed: Passed, interval: bool = True) -> str:
         tail = f" [{100 * passed.low:.0f} {100 * passed.high:.0f}]"
     total = f"{passed.sum:g}" if passed.sum == int(passed.sum) else f"{passed.sum:.2f}"
     return f"{total}/{passed.of} {100 * passed.value:.1f} %{tail}"
-
-
-def left_text(found: TimeLeft | None) -> str:
-    """2h10 (1h40 to 3h05)."""
-    if found is None:
-        return "--"
-    if found.high <= 0:
-        return "0s"
-    return f"{short_time(found.likely)} ({short_time(found.low)} to {short_time(found.high)})"
 
 
 def work_text(scene: Scene, job: bool = True) -> str:
@@ -125,7 +117,7 @@ def _low(scene: Scene, cells: int) -> list[Line]:
     first = line(
         Span(" done ", "muted"), Span(f"{b.done}/{known or '?'} ", "bold"), *_bar(scene, share, size),
         Span(f" {100 * share:.0f} %"), Span("  at work ", "muted"), Span(work_text(scene, job=False)),
-        *([] if scene.dead else [Span("  left ", "muted"), Span(left_text(left(scene)))]),
+        *([] if scene.dead else [Span("  left ", "muted"), Span(left_text(left(scene)) or "--")]),
     )  # fmt: skip
     excluded = benchmark.infra_excluded(state)
     second = line(
@@ -158,7 +150,7 @@ def _tall(scene: Scene, cells: int) -> list[Line]:
         out.append(_row("", f"{b.stood} stood from before", "muted"))
     if state.status not in ENDED:
         out.append(_row("at work", work_text(scene)))
-        out += [] if scene.dead else [_row("left", left_text(left(scene)))]
+        out += [] if scene.dead else [_row("left", left_text(left(scene)) or "--")]
     out += _row_with_rule("passed", passed_text(excluded), f"{EXCLUDED_RULE} ({excluded.left_out})", cells)
     out += _row_with_rule("", passed_text(aware), AWARE_RULE, cells)
     out.append(line(Span(f" {'infra':<{_LABEL}}", "muted"), infra_span(scene)))

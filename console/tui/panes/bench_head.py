@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from console.state import benchmark
+from console.state.bench_words import left_text
 from console.state.sanitize import sanitize
 from console.tui.panes.bench import endpoint_spans, has_endpoint, infra_span, left, money, passed_text, total, work_text
 from console.tui.picture import ENDED, Scene
-from console.tui.text import Line, Span, clock, count, line, short_time
+from console.tui.text import Line, Span, clock, count, line
 
 _PHASES = {"rollout": "RUNNING"}
 
@@ -28,11 +29,8 @@ def where(scene: Scene, wide: bool) -> Line:
 
 def eta(scene: Scene, wide: bool) -> Line:
     """Time left."""
-    found = left(scene)
-    if found is None or found.high <= 0:
-        return ()
-    bounds = f" ({short_time(found.low)} to {short_time(found.high)})" if wide else ""
-    return line(f"left {short_time(found.likely)}{bounds}")
+    text = left_text(left(scene), bounds=wide)
+    return line(f"left {text}") if text else ()
 
 
 def plumbing_parts(scene: Scene, wide: bool) -> list[tuple[int, Line]]:
