@@ -59,7 +59,7 @@ class TaskAttempts:
         self.attempts: list[Attempt] = []
         self._planned = 0
 
-    def place(self, rows: Iterable[Row], planned: int | None, per_task: int | None) -> Placed:
+    def place(self, rows: Iterable[Row], planned: int | None, per_task: int | None, most: int | None = None) -> Placed:
         """Adds a job's trials of the task.
 
         Each trial of one job is an attempt of its own: Harbor's repeats are samples. They go, in order of time and at
@@ -72,9 +72,11 @@ class TaskAttempts:
             planned: how many the job meant to run of it; what exceeds that and cannot be read is an earlier try of
                 the others, as a resume leaves it behind. None when unknown.
             per_task: attempts that the first job planned of each task, None when unknown.
+            most: of a job that only repeats what another planned, how many attempts of each task that one did: there
+                are never more of them, and what is left is a further try. None for any other job.
         """
         units, surplus = _units(sorted(rows, key=_start), planned)
-        self._planned = max(self._planned, per_task or 0)
+        self._planned = max(self._planned, per_task or 0, most or 0)
         found = Placed(surplus=surplus)
         waiting = sorted(self.attempts, key=lambda attempt: attempt.need)  # stable: by number within a need
         gaps = max(0, self._planned - len(self.attempts))
@@ -82,6 +84,8 @@ class TaskAttempts:
         places: list[Attempt | None] = [*needy, *[None] * gaps, *(a for a in waiting if a.need)]
         for index, unit in enumerate(units):
             place = places[index] if index < len(places) else None
+            if place is None and most and len(self.attempts) >= self._planned:
+                place = min(self.attempts, key=lambda attempt: (attempt.need, len(attempt.tries)))
             if place is None:
                 self.attempts.append(Attempt(tries=unit))
                 found.opened += 1

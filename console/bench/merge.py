@@ -156,6 +156,7 @@ class _Merger:
         self._notices: list[Notice] = []
         self._tries, self._copies = self._without_copies(rows)
         self._tasks: dict[tuple[str, str, str], TaskAttempts] = {}
+        self._first: dict[str, str] = {}
         self._again: list[Attempt] = []
         self._surplus: list[Row] = []
         self._missing, self._filled, self._plan_known = 0, 0, True
@@ -265,6 +266,7 @@ class _Merger:
         parent = self._parent(job, dict.fromkeys(families, rows))
         family = "" if self._rule != "repeats" else families.get(parent or "", job)
         families[job] = family
+        self._first[job] = self._first.get(parent or "", job)
         by_task: dict[tuple[str, str], list[Row]] = defaultdict(list)
         for row in rows:  # a trial of which no file tells the task is merged with nothing
             by_task[(row.task, row.checksum) if row.task else ("", row.path)].append(row)
@@ -280,13 +282,18 @@ class _Merger:
             )
             self._notices.append(notice("merge.inferred", said, shared))
         attempts = record.attempts if record is not None else None
+        first = self._records.get(self._first[job]) if lineage and parent else None
+        most = first.attempts if first is not None else None
         opened = 0
         for key, found in by_task.items():
             planned = attempts
             if lineage is not None:
                 planned = _asked(lineage, found[0].task, attempts)
             place = self._tasks.setdefault((family, *key), TaskAttempts())
-            placed = place.place(found, planned if key[0] else None, attempts if root and key[0] else None)
+            if not key[0]:
+                placed = place.place(found, None, None)
+            else:
+                placed = place.place(found, planned, attempts if root else None, most)
             opened += placed.opened
             self._again.extend(placed.again)
             self._surplus.extend(placed.surplus)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from console.bench.agents import AgentNames
 from console.bench.cache import JobCache, cache_dir, code_digest
 from console.bench.looked import look, stats_digest
 from console.bench.merge import merge
@@ -73,18 +74,20 @@ class Session:
         self._rules, self._tasks, self._heard = rules, tuple(tasks), heard
         self.directory = cache_dir() if cache else None
         self._key = f"{code_digest()} {_named(rules)}" if self.directory else ""
+        self._agents = AgentNames(self._found.jobs, self._with_result)
 
     def judged(self) -> Iterator[Judged]:
         """Every trial, job by job, those of a job by the names of their directories; `attempt` and `try_` are not
         filled in. Constant memory but for the names of a job's trials."""
         self.counts, self.cached, read = {}, 0, 0
+        self._agents = AgentNames(self._found.jobs, self._with_result)
         for job in self.jobs:
             count = 0
             paths = self._paths(job)
             self._passed[job.path] = _names_digest(paths)
             with self._cache(job) as cache:
                 for path in paths:
-                    verdict = self._verdict(cache, job, path)
+                    verdict = self._with_agent(self._verdict(cache, job, path))
                     if self._rules is not None:
                         self.decided |= _user_rules(verdict)
                     read += 1
@@ -103,6 +106,20 @@ class Session:
         verdict = judge(read_trial(job.path, path), self._rules, job)
         cache.put(looked, verdict, of_job=_depends_on_job(verdict))
         return verdict
+
+    def _with_agent(self, verdict: Judged) -> Judged:
+        """The verdict with the agent's name as other trials tell it, which is never kept: these may change."""
+        named = self._agents.named(verdict.trial)
+        return verdict if named is verdict.trial else msgspec.structs.replace(verdict, trial=named)
+
+    def _with_result(self, path: Path) -> Iterator[TrialRecord]:
+        """The records of a job's trials that have a result, by the names of their directories."""
+        job = next(job for job in self.jobs if job.path == path)
+        with self._cache(job) as cache:
+            for trial in self._paths(job):
+                if os.path.lexists(trial / "result.json"):
+                    known = cache.get(trial)
+                    yield known.trial if known is not None else read_trial(path, trial)
 
     def _cache(self, job: JobRecord) -> JobCache:
         key = f"{self._key} {self._states[job.path][0]}"

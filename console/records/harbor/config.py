@@ -16,12 +16,14 @@ def told(config: dict[str, Any]) -> dict[str, Any]:
     agent = table(config.get("agent"))
     environment = table(config.get("environment"))
     task = table(config.get("task"))
+    agent_name, model = text(agent.get("name")) or text(agent.get("import_path")), text(agent.get("model_name"))
     fields: dict[str, Any] = {
         "name": text(config.get("trial_name")),
         "task": task_name(task),
         "dataset": text(task.get("source")),
-        "agent": text(agent.get("name")) or text(agent.get("import_path")),
-        "model": text(agent.get("model_name")),
+        "agent": agent_name,
+        "model": model,
+        "configured": (agent_name, model),
         "agent_kwargs": public(table(agent.get("kwargs"))),
         "agent_env_names": environment_names(agent.get("env")),
         "environment": text(environment.get("type")) or text(environment.get("import_path")),
@@ -29,7 +31,7 @@ def told(config: dict[str, Any]) -> dict[str, Any]:
         "agent_timeout": _timeout(agent, multiplier(config)),
         "timeout_multiplier": multiplier(config),
     }
-    return {key: value for key, value in fields.items() if value not in ("", None, {}, ())}
+    return {key: value for key, value in fields.items() if value not in ("", None, {}, (), ("", ""))}
 
 
 def multiplier(config: dict[str, Any]) -> float:
@@ -54,13 +56,11 @@ def task_name(task: dict[str, Any]) -> str:
 
 
 def locked(lock: dict[str, Any]) -> dict[str, Any]:
-    """Fields that only a trial's lock tells in a trial without a result: the task's name and its source.
+    """Fields that a trial's lock tells in a trial without a result: of its task, and what a configuration tells, too.
 
     Its digest is not the checksum of results, which is made in another way.
     """
-    task = table(lock.get("task"))
-    fields = {"task": text(task.get("name")), "dataset": text(task.get("source"))}
-    return {key: value for key, value in fields.items() if value}
+    return told(lock)
 
 
 def timed_out_after(message: str) -> float | None:

@@ -49,6 +49,8 @@ class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
         task: the whole task name as recorded, never made out of a directory's name ("" when no file tells it);
             checksum: of the task, None when unknown; dataset: the source's name, "" when unknown.
         agent, agent_version, model: "" when unknown. The model is provider/name as the trial's configuration has it.
+            Only a result tells an agent's own name; without one it is the name or the class of the configuration.
+        configured: agent, by its name or its class, and model, as the configuration has them, "" where it has none.
         agent_kwargs, agent_env_names: what the agent was given; names only of the environment, whose values are secret.
         errors: what was recorded, the trial's own first, then those of its steps.
         rewards: as written, non-finite numbers as "nan", "inf", "-inf"; None without a verifier's result.
@@ -74,6 +76,7 @@ class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
     agent: str = ""
     agent_version: str = ""
     model: str = ""
+    configured: tuple[str, str] = ("", "")
     agent_kwargs: dict[str, object] = {}
     agent_env_names: tuple[str, ...] = ()
     errors: tuple[RecordedError, ...] = ()

@@ -76,6 +76,13 @@ class Stage:
 
     def run(self, name: str, attempts: int = 1, **config: Any) -> Path:
         """A job of Harbor's, run to its end from the stage's directory, whose paths it names relatively."""
+        process = self.started_harbor(name, attempts, **config)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, out + err
+        return self.jobs / name
+
+    def started_harbor(self, name: str, attempts: int = 1, **config: Any) -> subprocess.Popen[str]:
+        """The same, left at work."""
         job = {
             "job_name": name,
             "jobs_dir": "jobs",
@@ -88,12 +95,10 @@ class Stage:
         file = self.root / f"{name}.json"
         file.write_text(json.dumps(job))
         harbor = Path(sys.executable).with_name("harbor")
-        done = subprocess.run(
+        return subprocess.Popen(
             [harbor, "run", "-c", file, "-y"],
-            cwd=self.root, env=self.environment(), capture_output=True, text=True, timeout=120, check=False,
+            cwd=self.root, env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-        return self.jobs / name
 
     def started(self, *argv: object) -> subprocess.Popen[str]:
         """`quarterdeck bench ...`, left at work."""

@@ -13,7 +13,8 @@ from harbor.agents.base import BaseAgent
 class Fated(BaseAgent):
     """Loses its sandbox once for each file `<task>.<anything>` in FATES, which it takes away; else it does nothing.
 
-    It notes `<task>` in `begun` of FATES, a line for each time that it ran, and waits there while a file `wait` is.
+    It notes `<task>` in `begun` of FATES, a line for each time that it ran, and waits there while a file `wait` or
+    `wait.<task>` is.
     """
 
     def __init__(self, *args: Any, fates: str, api_base: str = "", **kwargs: Any) -> None:
@@ -34,7 +35,7 @@ class Fated(BaseAgent):
         task = environment.session_id.rpartition("__")[0].rpartition("__")[0] or environment.session_id
         with (self.fates / "begun").open("a") as file:
             file.write(f"{task}\n")
-        while (self.fates / "wait").exists():  # noqa: ASYNC110 - told from another process
+        while any((self.fates / name).exists() for name in ("wait", f"wait.{task}")):  # noqa: ASYNC110 - told from another process
             await asyncio.sleep(0.02)
         for token in sorted(self.fates.iterdir()):
             if token.name.rpartition(".")[0] == task:
