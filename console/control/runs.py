@@ -17,6 +17,7 @@ from console.control.registry import RunEntry, engine_alive, entries
 from console.errors import ControlError, RecordingError, UsageError
 from console.journal.reader import Journal
 from console.records.run_dir import RunRecord
+from console.state.benchmark import infra_excluded
 from console.state.reduce import RunView, apply
 from console.state.words import BENCHMARK, DAMAGED
 
@@ -33,7 +34,8 @@ class RunInfo(msgspec.Struct, kw_only=True):
             and the end of its journal cannot be read), or gone (its directory is).
         step: the step under way or the last one begun; steps: planned; steps_done: trained; each None while unknown.
         started, heard: Unix seconds of the start and of the last event; entry: what the process check needs.
-        reward: mean of the last finished step; alarms: open ones that nobody has acknowledged or shelved.
+        reward: mean of the last finished step, of a benchmark its pass rate, infra-excluded; alarms: open ones that
+            nobody has acknowledged or shelved.
         kind: training or benchmark; trials, trials_done: of a benchmark's job.
     """
 
@@ -90,6 +92,8 @@ def info_of(entry: RunEntry, view: RunView | None = None) -> RunInfo:
             info.trials, info.trials_done = state.bench.trials or None, state.bench.done
         rows = view.history.rows
         info.reward = rows[-1].reward_mean if rows else None
+        if state.kind == BENCHMARK:
+            info.reward = infra_excluded(state).value
         info.alarms = sum(alarm.open and alarm.asks(state.ts) for alarm in state.alarms.values())
         if state.status in _ENDED and state.pid == entry.pid:
             info.state, info.exit_code, info.reason = state.status, state.exit_code, state.reason

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from console.control.messages import read_last_word
+from console.state.bench_words import passed_text
 from console.state.benchmark import infra_excluded
 from console.state.model import RunState
 from console.state.reduce import RunView
@@ -81,9 +82,10 @@ def _how(view: RunView) -> str:
 def _job(state: RunState) -> str:
     """What came of a benchmark, and the commands that read it, or run again what was lost."""
     b, passed = state.bench, infra_excluded(state)
+    out = f", {passed.left_out} left out" if passed.left_out else ""
     parts = [sanitize(state.reason, limit=400)] if state.exit_code != 0 and state.reason else []
     if passed.value is not None:
-        parts.append(f"{passed.sum:g} of {passed.of} passed, {passed.left_out} left out")
+        parts.append(f"passed {passed_text(state, interval=False)}{out}")
     if b.job_dir and b.done:
         lost = b.finished.get("infrastructure", 0)
         command = "mop-up" if lost else "tally"

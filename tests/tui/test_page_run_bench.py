@@ -14,7 +14,7 @@ from console.headless.status import status_line, status_lines
 from console.journal import events as ev
 from console.records.run_dir import RunRecord
 from console.state.bench_words import left_text
-from console.state.benchmark import seconds_left
+from console.state.benchmark import infra_excluded, seconds_left
 from console.tui.desk import Desk
 from console.tui.farewell import exit_code, farewell
 from console.tui.frame import as_text, paint
@@ -233,13 +233,15 @@ def test_the_command_that_started_it_ends_with_its_code(
 def test_the_farewell_names_what_comes_next(bench: Path, over: Path) -> None:
     source = live(over)[0].source
     assert farewell(source) == (
-        "run tb21-0011 finished, exit 0: 8 of 24 passed, 0 left out; quarterdeck bench tally /runs/jobs/tb21-full "
+        "run tb21-0011 finished, exit 0: passed 8/24 (33.3 %) infra-excluded; quarterdeck bench tally /runs/jobs/tb21-full "
         "has more"
     )
     source = live(bench)[0].source
     source.view.state.status, source.view.state.exit_code, source.view.state.reason = "stopped", 3, "by ada"
     text = farewell(source)
-    assert text.startswith("run tb21-0011 stopped, exit 3: by ada; 42 of 117 passed, 14 left out; ")
+    assert text.startswith(
+        "run tb21-0011 stopped, exit 3: by ada; passed 42/117 (35.9 %) infra-excluded, 14 left out; "
+    )
     assert text.endswith("bench mop-up /runs/jobs/tb21-full runs the 14 again that infrastructure lost")
     source.view.state.status, source.view.state.exit_code = "live", None
     source.link = lambda: Link("dead")
@@ -259,6 +261,17 @@ def test_time_left_is_one_figure_on_every_screen(bench: Path) -> None:
     assert f"; left {text}" in status_line(desk.state, now)
     later, then = left_text(seconds_left(desk.state, now + 7200)), now + 7200
     assert later != text and any(f"; left {later}" in line for line in status_lines("live", desk.source.view, then))
+
+
+def test_what_counts_is_one_denominator(bench: Path) -> None:
+    desk, _ = live(bench)
+    held = next(t for g in desk.state.groups.values() for t in g.trials if t.outcome == "completed")
+    held.outcome, held.reward, held.cause = "agent_failure", None, "crash"  # counts as 0, and is not left out
+    passed = infra_excluded(desk.state)
+    for size in SIZES:
+        text = "\n".join(screen(desk, *size))
+        assert f"counted {passed.of}/445" in text and f"/{passed.of} " in text and "graded" not in text
+        assert f"left out {passed.left_out}" in text
 
 
 def test_what_is_saved_as_csv_is_a_row_a_trial(over: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from made_bench import BenchPlan, make_bench
 from small_engine import SmallEngine
 
 from console.control.registry import register
@@ -177,3 +178,11 @@ async def test_a_live_run_opens_live_and_is_followed(tmp_path: Path, app: Consol
         await engine.close()
     record = json.dumps(sorted(type(event).__name__ for event in engine.handler.done))
     assert record == "[]"
+
+
+async def test_of_a_benchmark_the_rate_is_told_with_its_rule(tmp_path: Path, app: ConsoleApp, screen_lines) -> None:
+    make_bench(tmp_path / "bench", BenchPlan(tasks=24, attempts=1, ended=None, over=True, crowded=0.0, stood=0))
+    register("tb21-0011", tmp_path / "bench", "tb21-full", DEAD_PID, None, NOW)
+    async with app.run_test(size=(120, 40)):
+        text = "\n".join(await listed(app, screen_lines))
+    assert "33.3 %" in text and "infra-excluded" in text and ".410" not in text

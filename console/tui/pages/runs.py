@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from console.control.runs import RunInfo
 from console.errors import QuarterdeckError, UsageError
+from console.state.bench_words import INFRA_EXCLUDED
 from console.state.sanitize import sanitize
 from console.state.words import BENCHMARK
 from console.tui.filters import Filter, parse
@@ -116,6 +117,8 @@ class RunsPage(Page):
         wanted = f"/{self._filter.text}  " if self._filter else ""
         where = f"{self._at + 1}/{len(runs)}" if runs else ""
         counts = f"  {live} live, {len(everything) - live} recorded" if everything else ""
+        if any(run.kind == BENCHMARK for run in everything):
+            counts += f"; of a benchmark: {INFRA_EXCLUDED}"
         title = (f"Runs{counts}", f"{wanted}{where}")
         out = ruled(title, body, region.width, region.height, scene.marks, True)
         return Painted({"runs": region}, {"runs": out})
@@ -228,12 +231,13 @@ def _row(run: RunInfo, cells: int, cursor: str) -> Line:
     ended, planned = (run.trials_done, run.trials) if bench else (run.steps_done, run.steps)
     steps = f"{'--' if ended is None else ended}/{'?' if planned is None else planned}"
     age = short_time(wall_clock() - run.started) if run.started else "--"
+    rate = "--" if run.reward is None else f"{100 * run.reward:.1f} %" if bench else number(run.reward)
     alarm = Span("!", "alert") if run.state == "live" and run.alarms else Span(" ")
     return line(
         f"{cursor}", alarm, " ",
         Span(cell(run.name or run.run_id, name), "bold"),
         "  ", Span(cell(run.state, 9), _ROLES.get(run.state, "")),
-        f" {cell(steps, 7, right=True)} {cell(number(run.reward), 7, right=True)} {cell(age, 6, right=True)}  ",
+        f" {cell(steps, 7, right=True)} {cell(rate, 7, right=True)} {cell(age, 6, right=True)}  ",
         Span(_tail(run.run_dir, where), "muted"),
     )  # fmt: skip
 

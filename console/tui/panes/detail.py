@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from console.outcomes.classes import SCORED
 from console.outcomes.meaning import class_meaning, policy_meaning, rule_meaning
+from console.state.benchmark import infra_excluded_score
 from console.state.lines import trial_name
 from console.state.model import TrialBrief, TrialState
 from console.state.sanitize import sanitize
@@ -69,6 +70,8 @@ def head(scene: Scene, subject: Subject, cells: int) -> list[Line]:
         figures.append(f"try {trial.try_ + 1}")
     if trial.outcome is not None:
         without = "not graded" if scene.bench else "not scored"
+        if scene.bench and infra_excluded_score(trial.outcome, trial.exception, trial.reward, trial.cause) is not None:
+            without = "counts as 0"
         figures.append(f"reward {number(trial.reward)}" if trial.outcome in SCORED else without)
     figures += [] if scene.bench else [f"{trial.turns} turns"]
     figures += [

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 
 from console.outcomes.classes import SCORED
+from console.state.benchmark import infra_excluded_score
 from console.state.lines import trial_name
 from console.state.model import TrialState
 from console.state.sanitize import sanitize
@@ -88,7 +89,12 @@ def _outcome(scene: Scene, trial: TrialState) -> str:
     if trial.outcome in SCORED:
         said = f"r {number(trial.reward)}"
     elif scene.bench:
-        said = "not graded" + (", a mop-up runs it again" if trial.outcome == "infrastructure" else "")
+        counts = infra_excluded_score(trial.outcome or "", trial.exception, trial.reward, trial.cause) is not None
+        said = (
+            "counts as 0"
+            if counts
+            else "not graded" + (", a mop-up runs it again" if trial.outcome == "infrastructure" else "")
+        )
     else:
         said = "not scored" + (", retryable" if trial.retryable else "")
     most = scene.state.tunables.get("max_tries")

@@ -8,6 +8,7 @@ from functools import lru_cache
 from rich.cells import cell_len
 
 from console.outcomes.classes import SCORED
+from console.state.benchmark import infra_excluded_score
 from console.state.model import CommandState, GroupState, TrialState
 from console.state.sanitize import sanitize
 from console.tui.glyphs import SIGNS, kind_of, sign_text
@@ -32,7 +33,10 @@ def groups_title(scene: Scene) -> tuple[str, str]:
     for group in groups:
         for t in group.trials:
             total += 1
-            if t.phase == "done" or t.phase == "held":
+            if scene.bench and t.phase == "done" and t.outcome is not None:
+                counts = infra_excluded_score(t.outcome, t.exception, t.reward, t.cause) is not None
+                scored, failed = scored + counts, failed + (not counts)
+            elif t.phase == "done" or t.phase == "held":
                 if t.outcome in SCORED:
                     scored += t.phase == "done"
                 elif t.outcome != "cancelled":
@@ -45,12 +49,12 @@ def groups_title(scene: Scene) -> tuple[str, str]:
         parts = [f"/{cell(selection.filter.text, 24).strip()}", f"{len(scene.groups)} of {len(groups)}"]
     kept = sum(g.kept is True for g in groups)
     if scene.bench:
-        parts += [f"graded {scored}/{total}"]
+        parts += [f"counted {scored}/{total}"]  # what passed is told of these, infra-excluded
     else:
         parts += [f"kept {kept}"] * bool(kept) + [f"scored {scored}/{total}"]
     parts.append(f"were live {live}" if scene.dead else f"live {live}")
     if failed:
-        parts.append(f"not {'graded' if scene.bench else 'scored'} {failed}")
+        parts.append(f"{'left out' if scene.bench else 'not scored'} {failed}")
     if selection.marked:
         parts.append(f"marked {len(selection.marked)}")
     name = TASKS if scene.bench else GROUPS
@@ -265,9 +269,13 @@ class _Table:
 
     def _bench_note(self, group: GroupState) -> Span:
         reused = sum(t.reused for t in group.trials)
-        lost = sum(t.phase == "done" and t.outcome not in SCORED for t in group.trials)
+        lost = sum(
+            t.phase == "done" and t.outcome is not None
+            and infra_excluded_score(t.outcome, t.exception, t.reward, t.cause) is None
+            for t in group.trials
+        )  # fmt: skip
         if lost:
-            return Span(f"{lost} not graded" if self.note >= 12 else f"{lost} lost", "infra")
+            return Span(f"{lost} left out" if self.note >= 12 else f"{lost} out", "infra")
         return Span(f"{reused} stood" if reused else "", "muted")
 
 
