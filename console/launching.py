@@ -11,13 +11,14 @@ import json
 import os
 import secrets
 import subprocess
-import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
 import msgspec
 
+from console.child import importing_us, module_command
 from console.control.registry import socket_path
 from console.errors import ControlError, MissingExtraError, QuarterdeckError, UsageError
 from console.training.options import RunOptions
@@ -157,13 +158,46 @@ def begin(options: RunOptions, run_id: str, *, on_failure: str, owned: bool) -> 
         UsageError: the run directory cannot be written.
     """
     run_dir = options.log_path
+    return start_engine(
+        "console.engine",
+        run_dir,
+        run_id,
+        options.to_json(),
+        ["--on-failure", on_failure],
+        owned=owned,
+        cwd=run_dir,
+        told=f"config.log_path={run_dir}",
+    )
+
+
+def start_engine(
+    module: str,
+    run_dir: Path,
+    run_id: str,
+    options: bytes,
+    words: Sequence[str] = (),
+    *,
+    owned: bool,
+    cwd: Path | None = None,
+    told: str,
+) -> Launch:
+    """Start the module of an engine, in a session of its own.
+
+    Args:
+        options: as the engine reads them from the file that it is given; words: more of its command line.
+        owned: the run ends when this process does; cwd: where it works, None for here.
+        told: the run directory, as a message names it.
+
+    Raises:
+        UsageError: the run directory cannot be written.
+    """
     # Of this process: of two that begin at once, the one that comes too late must not change the other's options.
     options_file = run_dir / f"options.{run_id}.{os.getpid()}.json"
-    with _prepared(run_dir, options, options_file) as log:
+    with _prepared(run_dir, options, options_file, told) as log:
         announce_read, announce_write = os.pipe()
         owner_read, owner_write = os.pipe() if owned else (None, None)
-        command = [sys.executable, "-m", "console.engine", "--run-dir", str(run_dir), "--run-id", run_id]
-        command += ["--options", str(options_file), "--on-failure", on_failure, "--announce-fd", str(announce_write)]
+        command = [*module_command(module), "--run-dir", str(run_dir), "--run-id", run_id, *words]
+        command += ["--options", str(options_file), "--announce-fd", str(announce_write)]
         passed = [announce_write]
         if owner_read is not None:
             command += ["--owner-fd", str(owner_read)]
@@ -175,31 +209,24 @@ def begin(options: RunOptions, run_id: str, *, on_failure: str, owned: bool) -> 
             stderr=log,
             start_new_session=True,
             pass_fds=passed,
-            cwd=run_dir,
-            env=_environment(),
+            cwd=cwd,
+            env=importing_us(os.environ),
         )
     for fd in passed:
         os.close(fd)
     return Launch(process, announce_read, owner_write, options_file, run_dir, run_id)
 
 
-def _prepared(run_dir: Path, options: RunOptions, options_file: Path) -> IO[bytes]:
+def _prepared(run_dir: Path, options: bytes, options_file: Path, told: str) -> IO[bytes]:
     """The directory with the options in it, and the engine's open log. Raises `UsageError` when it is not possible."""
     try:
         run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        options.write(options_file)
+        with os.fdopen(os.open(options_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(options)
         return os.fdopen(os.open(run_dir / "engine.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
     except OSError as error:
-        raise UsageError(
-            f"config.log_path={run_dir}: cannot be written ({error.strerror or error}); choose another directory"
-        ) from None
-
-
-def _environment() -> dict[str, str]:
-    """Ours, with the directory that `console` is imported from, whatever the engine's working directory is."""
-    root = str(Path(__file__).resolve().parent.parent)
-    path = os.environ.get("PYTHONPATH")
-    return os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{path}" if path else root}
+        why = error.strerror or error
+        raise UsageError(f"{told}: cannot be written ({why}); choose another directory") from None
 
 
 def _announcement(fd: int, process: subprocess.Popen[bytes], run_dir: Path) -> dict[str, object]:
