@@ -1,25 +1,17 @@
-"""`python -m console.engine --run-dir DIR --run-id ID ...`: what the command line starts; not for people.
-
-Says on `--announce-fd` one JSON line: the launch record once the socket is bound, or the error that prevented it.
-"""
+"""`python -m console.engine --run-dir DIR --run-id ID ...`: what the command line starts; not for people."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import contextlib
-import logging
 import os
-import sys
 import warnings
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from console.engine.cause import one_line
-from console.errors import QuarterdeckError
-from console.launching import OPTIONS_FILE
+from console.engine.entry import engine_words, live, log_to_stderr
 from console.training.options import RunOptions
+
+if TYPE_CHECKING:
+    from console.engine.supervisor import Engine
 
 QUIET = {
     "HARBOR_TELEMETRY": "0",
@@ -32,58 +24,22 @@ QUIET = {
 
 
 def main() -> None:
-    """Run the engine and end the process with the run's exit code."""
-    parser = argparse.ArgumentParser(prog="console.engine")
-    parser.add_argument("--run-dir", type=Path, required=True)
-    parser.add_argument("--run-id", required=True)
-    parser.add_argument("--options", type=Path, required=True)
+    """Run the engine of a training run and end the process with the run's exit code."""
+    parser = engine_words("console.engine")
     parser.add_argument("--on-failure", required=True)
-    parser.add_argument("--announce-fd", type=int, required=True)
-    parser.add_argument("--owner-fd", type=int)
     args = parser.parse_args()
     os.environ.update(QUIET)
     # The cookbook calls the SDK's deprecated forms at every step; that is for its authors, not for the run's log.
     warnings.filterwarnings("ignore", category=FutureWarning, message="DEPRECATED")
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for chatty in ("httpx", "aiohttp.access", "tinker", "tinker_cookbook", "pylatexenc"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
-    asyncio.run(_main_and_exit(args))
+    log_to_stderr("httpx", "aiohttp.access", "tinker", "tinker_cookbook", "pylatexenc")
+    live(args, _engine)
 
 
-async def _main_and_exit(args: argparse.Namespace) -> None:
-    code = 7
-    try:
-        code = await _main(args)
-    except BaseException:
-        logging.getLogger(__name__).exception("the engine failed")
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # The journal is closed. Threads may be blocked for minutes, inside the SDK or on a disk: nobody waits for them.
-    os._exit(code)
-
-
-async def _main(args: argparse.Namespace) -> int:
+def _engine(args: argparse.Namespace) -> Engine:
     from console.engine.supervisor import Engine
 
-    try:
-        options = RunOptions.from_json(args.options.read_bytes())
-        engine = Engine(options, args.run_dir, args.run_id, args.on_failure, args.owner_fd)
-        args.options.replace(args.run_dir / OPTIONS_FILE)  # only now: the directory may have been a live run's
-        await engine.start()
-    except (QuarterdeckError, OSError) as error:
-        code = error.exit_code if isinstance(error, QuarterdeckError) else 7
-        _announce(args.announce_fd, {"type": "error", "message": one_line(str(error)), "exit_code": code})
-        return code
-    launch = {"type": "launch", "pid": os.getpid(), "socket": str(engine.board.server.path)}
-    _announce(args.announce_fd, launch)
-    cause = await engine.run()
-    return cause.exit_code
-
-
-def _announce(fd: int, record: dict[str, object]) -> None:
-    with contextlib.suppress(BrokenPipeError):  # whoever started us is gone; the run goes on
-        os.write(fd, msgspec.json.encode(record) + b"\n")
-    os.close(fd)
+    options = RunOptions.from_json(args.options.read_bytes())
+    return Engine(options, args.run_dir, args.run_id, args.on_failure, args.owner_fd)
 
 
 if __name__ == "__main__":
