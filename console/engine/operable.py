@@ -16,6 +16,10 @@ class Told(Protocol):
     """An engine of any kind, as seen by those commands that only say something about its run."""
 
     @property
+    def ending(self) -> bool:
+        """Whether the run is ending already."""
+
+    @property
     def view(self) -> RunView:
         """The view of the journal so far."""
 
@@ -32,10 +36,6 @@ class Operable(Told, Protocol):
     @property
     def steering(self) -> Steering:
         """What an operator changes while the run lasts."""
-
-    @property
-    def ending(self) -> bool:
-        """Whether the run is ending already."""
 
     def stop_now(self, by: str, *, why: str = "", soon: bool = False) -> None:
         """End the run; its trials are cancelled.

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from console.control.commands import Command
-from console.engine import alarm_commands
+from console.engine.command_table import CommandTable, Planner
 from console.engine.plans import Plan, already, by, count, refuse
 from console.state.sanitize import sanitize
 
 if TYPE_CHECKING:
     from console.engine.benchmark.engine import BenchEngine
-
-WHILE_ENDING = ("stop_now", "ack", "shelve", "note")
-"""What still makes sense when the run is ending."""
 
 _ALONE = "Harbor cannot end a trial of a job alone: its time limit ends it, `stop-now` ends all of them"
 _OF_TRAINING = {
@@ -26,43 +21,20 @@ _OF_TRAINING = {
 }
 
 
-class Orders:
+class Orders(CommandTable):
     """Implements the command table for a benchmark run."""
 
     def __init__(self, engine: BenchEngine) -> None:
         self._engine = engine
-        self._plans: dict[str, Callable[[Command], Plan]] = {
+        plans: dict[str, Planner] = {
             "pause": self._pause,
             "resume": self._resume,
             "stop_after_step": self._stop_after_step,
             "stop_now": self._stop_now,
             "retry": self._retry,
             "set": self._set,
-            "ack": lambda command: alarm_commands.ack(engine, command),
-            "shelve": lambda command: alarm_commands.shelve(engine, command),
-            "note": lambda command: alarm_commands.note(engine, command),
         }
-
-    def describe(self, command: Command) -> tuple[bool, str]:
-        """Whether the command can be done now, and what it would do or why not."""
-        plan = self._plan(command)
-        return plan.possible, plan.text
-
-    async def execute(self, command: Command) -> tuple[bool, str]:
-        """Do it; return whether, and what happened."""
-        plan = self._plan(command)
-        if not plan.possible or plan.act is None:
-            return plan.possible, plan.text
-        said = plan.act()
-        return True, await said if inspect.isawaitable(said) else said
-
-    def _plan(self, command: Command) -> Plan:
-        if self._engine.ending and command.command not in WHILE_ENDING:
-            return refuse("the run is ending")
-        plan = self._plans.get(command.command)
-        if plan is not None:
-            return plan(command)
-        return refuse(_OF_TRAINING.get(command.command, f"{sanitize(command.command, 40)} is not for benchmark runs"))
+        super().__init__(engine, plans | dict.fromkeys(_OF_TRAINING, _not_here))
 
     # --- commands ----------------------------------------
 
@@ -157,3 +129,7 @@ class Orders:
     def _waiting(self) -> int:
         trials = self._engine.trials
         return trials.left - trials.at_work if trials is not None else 0
+
+
+def _not_here(command: Command) -> Plan:
+    return refuse(_OF_TRAINING[command.command])
