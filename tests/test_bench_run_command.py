@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 from harbor_jobs import tree_hash
 
+from console.bench.lineage import FILE
 from console.cli import run
 from console.commands.bench_run_help import _INSTEAD
 from console.resources import tasks_dir
@@ -254,3 +256,45 @@ def test_a_run_that_nobody_watches_is_told_by_its_name(ran: Ran) -> None:
     while run_at(ran.root / "jobs/alone.run").state == "live" and time.monotonic() < deadline:
         time.sleep(0.2)
     assert len(list(ran.root.glob("jobs/alone/*/result.json"))) == 1
+
+
+def test_going_on_is_refused_where_a_mop_up_has_run_what_is_missing(ran: Ran) -> None:
+    job, beside = ran.root / "jobs/told", ran.root / "jobs/told-mop-up-1"
+    result = next(job.glob("note-trail__*/result.json"))
+    beside.mkdir()
+    (beside / "config.json").write_text("{}")
+    lineage = {"v": 1, "parent": {"path": str(job)}, "tasks": ["quarterdeck/note-trail"], "pass": 1}
+    (beside / FILE).write_text(json.dumps(lineage))
+    result.rename(ran.root / "aside")
+    before = tree_hash(job)
+    try:
+        done = ran.again("--plain", "--continue", "--yes")
+        assert done.returncode == 2
+        assert "told-mop-up-1; they have run 1 of the 1" in done.stderr
+        assert "1 trial of these ran in mop-ups of the job already" in done.stderr
+        assert f"quarterdeck bench mop-up {job}" in done.stderr
+        assert tree_hash(job) == before
+        (beside / FILE).write_text(json.dumps(lineage | {"tasks": ["quarterdeck/note-write"]}))
+        checked = ran.again("--check", "--continue")
+        assert checked.returncode == 0 and "they have run 0 of the 1" in checked.stderr
+    finally:
+        (ran.root / "aside").rename(result)
+        shutil.rmtree(beside)
+
+
+def test_what_is_kept_without_a_grade_is_told_before_a_job_goes_on_and_when_it_has_ended(ran: Ran) -> None:
+    job = ran.root / "jobs/told"
+    path = next(job.glob("note-trail__*/result.json"))
+    result = json.loads(path.read_text())
+    cut = {"exception_type": "CancelledError", "exception_message": "", "exception_traceback": "",
+           "occurred_at": result["finished_at"]}  # fmt: skip
+    path.write_text(json.dumps(result | {"exception_info": cut, "verifier_result": None}))
+    done = ran.again("--plain", "--continue", "--yes")
+    said = " ".join(done.stderr.split())
+    assert done.returncode == 0, done.stderr
+    assert "1 trial without a usable grade (1 infrastructure/runner), which --continue does not run again" in said
+    assert f"again: {path.parent.name}. Afterwards: quarterdeck bench mop-up {job}." in said
+    assert f"harbor job resume -p {job} -f CancelledError, which deletes them first" in said
+    last = done.stderr.splitlines()[-1]
+    assert "1 of 2 attempts without a usable grade (1 infrastructure/runner)" in last
+    assert last.endswith(f"quarterdeck bench mop-up {job} runs it again")

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from console.bench.rows import counted
 from console.bench.running.job_file import find_job, override, presets, read_job, settle
 from console.bench.running.launch import require_harbor
 from console.bench.running.options import BenchOptions
 from console.bench.running.preflight.places import default_run_dir, existing_finding
+from console.commands.bench_left import mopped_lines, told_before
 from console.commands.bench_run_help import EPILOG, hint
 from console.commands.bench_run_text import continue_lines, plan_lines
 from console.commands.bench_start import examined, start_benchmark
@@ -140,7 +142,8 @@ def _goes_on(options: BenchOptions) -> Prediction:
     """Say, on stderr, what becomes of the job's directories.
 
     Raises:
-        UsageError: there is no such job, somebody works in it, or Harbor would refuse it or run finished trials again.
+        UsageError: there is no such job, somebody works in it, or Harbor would refuse it, run finished trials again, or
+            run what mop-ups of it have run.
     """
     from console.bench.resume import predict
     from console.bench.running.secrets import hide
@@ -152,12 +155,19 @@ def _goes_on(options: BenchOptions) -> Prediction:
     if is_running(job_dir):
         raise UsageError(f"{job_dir}: a process works in it; attach to its run (quarterdeck runs), or stop it first")
     prediction = predict(job_dir, config=hide(options.job, os.environ).job)
-    sys.stderr.write("\n".join(continue_lines(prediction, columns())) + "\n")
+    mop_ups, twice = mopped_lines(prediction)
+    lines = [*continue_lines(prediction, columns()), *mop_ups]
+    sys.stderr.write("\n".join([*lines, *told_before(prediction)]) + "\n")
     instead = f"run what is missing in a job of its own: quarterdeck bench mop-up {sanitize(str(job_dir))}"
     if prediction.refusal is not None:
         raise UsageError(f"{job_dir}: Harbor would refuse to go on: {prediction.refusal.why}; {instead}")
     if prediction.again:
         raise UsageError(f"{job_dir}: {len(prediction.again)} finished trials would run again; {instead}")
+    if twice:
+        raise UsageError(
+            f"{job_dir}: {counted(twice, 'trial')} of these ran in mop-ups of the job already, and would count twice; "
+            f"{instead}. Where the mop-ups are not to count, move them elsewhere first"
+        )
     return prediction
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +15,7 @@ from console.bench.running.options import BenchOptions
 from console.bench.running.preflight import Examination, examine
 from console.bench.running.preflight.places import existing_finding
 from console.bench.running.secrets import hide, shown
+from console.commands.bench_left import say_what_is_left
 from console.commands.start import Watch, abandon, first_interrupt_waits, say_where, warn
 from console.errors import Interrupted
 from console.findings import Finding, refuse
@@ -75,7 +77,10 @@ def start_benchmark(
     # The engine's environment is ours; a secret is nowhere else.
     os.environ.update(variables)
     say_places(found.options)
-    return watch_benchmark(found.options, watch, look)
+    code = watch_benchmark(found.options, watch, look)
+    if watch != "detach" and not found.options.parent:  # a mop-up says itself what it brought
+        say_what_is_left(Path(found.options.job_dir))
+    return code
 
 
 def say_places(options: BenchOptions) -> None:

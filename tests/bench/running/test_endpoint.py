@@ -173,7 +173,7 @@ def test_a_page_for_a_browser_is_no_endpoint_of_a_model(server: Server, page: by
     found = ask(server.url)
     assert (found[0].level, found[0].remedy) == ("error", f"write {server.url}/v1")
     for format, path in (("anthropic_messages", ""), ("openai_responses", "/v1")):
-        server.answers = {way: (200, page) for way in ("GET /v1/models", "POST /v1/messages", "POST /v1/responses")}
+        server.answers = dict.fromkeys(("GET /v1/models", "POST /v1/messages", "POST /v1/responses"), (200, page))
         assert [one.level for one in ask(f"{server.url}{path}", format=format)] == ["warning", "error"]
 
 
