@@ -233,8 +233,8 @@ def test_the_command_that_started_it_ends_with_its_code(
 def test_the_farewell_names_what_comes_next(bench: Path, over: Path) -> None:
     source = live(over)[0].source
     assert farewell(source) == (
-        "run tb21-0011 finished, exit 0: passed 8/24 (33.3 %) infra-excluded; quarterdeck bench tally /runs/jobs/tb21-full "
-        "has more"
+        "run tb21-0011 finished, exit 0: passed 8/24 (33.3 %) infra-excluded; "
+        "quarterdeck bench tally /runs/jobs/tb21-full has more"
     )
     source = live(bench)[0].source
     source.view.state.status, source.view.state.exit_code, source.view.state.reason = "stopped", 3, "by ada"
