@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from console.state.sanitize import sanitize
 from console.tui.bench.aside import Later
 from console.tui.bench.mopping import MopUp, mop_up_lines, mop_ups, the_one
-from console.tui.bench.pages.listing import bench, top_line, trouble_lines
+from console.tui.bench.pages.framed import FramedPage
+from console.tui.bench.pages.listing import bench
 from console.tui.layout import Box
 from console.tui.pages.page import Painted
-from console.tui.pages.reading_page import ReadingPage
-from console.tui.panes.frame import ruled
 from console.tui.picture import Scene
 from console.tui.reading import LongText
 from console.tui.text import Line, Span, line
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from console.tui.bench.desk import BenchDesk
 
 
-class MopPage(ReadingPage):
+class MopPage(FramedPage):
     """Made anew for other marks, and when something else was read."""
 
     id = "mop"
@@ -70,14 +69,8 @@ class MopPage(ReadingPage):
         """Jobs and the plan."""
         desk = bench(self)
         self._sync(region.width)
-        head = [top_line(desk, region.width), *trouble_lines(desk)]
-        rows = region.height - len(head)
-        body = self._text.window(region.width, rows - 1)
         done = "prints" if desk.print_only else "runs"
-        title = (f"Mop-up  {desk.keymap.label('open')} {done} the command", self.position(grows=False))
-        lines = [*head, *ruled(title, body, region.width, rows, scene.marks, True)]
-        self.shown = tuple(lines)
-        return Painted({"mop": region}, {"mop": lines})
+        return self.framed(scene, region, f"Mop-up  {desk.keymap.label('open')} {done} the command")
 
     def _sync(self, cells: int) -> None:
         later = self._plans

@@ -10,11 +10,10 @@ from console.bench.figures.report import heading, notice_table, tables
 from console.bench.figures.tables import Table, to_text
 from console.bench.figures.tally import Tally
 from console.state.sanitize import sanitize
-from console.tui.bench.pages.listing import bench, top_line, trouble_lines
+from console.tui.bench.pages.framed import FramedPage
+from console.tui.bench.pages.listing import bench
 from console.tui.layout import Box
 from console.tui.pages.page import Painted
-from console.tui.pages.reading_page import ReadingPage
-from console.tui.panes.frame import ruled
 from console.tui.picture import Scene
 from console.tui.reading import LongText
 from console.tui.text import Line, Span, line
@@ -26,7 +25,7 @@ _SHOWN = ("figures", "excluded", "errors", "pass_at", "outcomes", "usage", "noti
 _WIDEST = 120
 
 
-class TallyPage(ReadingPage):
+class TallyPage(FramedPage):
     """What `bench tally` says, table after table; each agent, model and dataset apart."""
 
     id = "tally"
@@ -64,15 +63,8 @@ class TallyPage(ReadingPage):
 
     def paint(self, scene: Scene, region: Box) -> Painted:
         """Jobs and the tables."""
-        desk = bench(self)
         self._sync(region.width)
-        head = [top_line(desk, region.width), *trouble_lines(desk)]
-        rows = region.height - len(head)
-        body = self._text.window(region.width, rows - 1)
-        title = ("Tally  each figure with its rule", self.position(grows=False))
-        lines = [*head, *ruled(title, body, region.width, rows, scene.marks, True)]
-        self.shown = tuple(lines)
-        return Painted({"tally": region}, {"tally": lines})
+        return self.framed(scene, region, "Tally  each figure with its rule")
 
     def _sync(self, cells: int) -> None:
         later = bench(self).tally()

@@ -9,12 +9,11 @@ from console.state.sanitize import sanitize
 from console.tui.bench.aside import Later
 from console.tui.bench.close_up import close_up, place
 from console.tui.bench.evidence import Close, look_close
-from console.tui.bench.pages.listing import bench, top_line, trouble_lines
+from console.tui.bench.pages.framed import FramedPage
+from console.tui.bench.pages.listing import bench
 from console.tui.bench.reading import Seen
 from console.tui.layout import Box
 from console.tui.pages.page import Painted
-from console.tui.pages.reading_page import ReadingPage
-from console.tui.panes.frame import ruled
 from console.tui.picture import Scene
 from console.tui.reading import LongText
 from console.tui.text import Line, Span, line
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from console.tui.bench.desk import BenchDesk
 
 
-class VerdictPage(ReadingPage):
+class VerdictPage(FramedPage):
     """Read on a thread when it is opened: the trial's files may be large, or on a slow disk."""
 
     id = "verdict"
@@ -105,18 +104,12 @@ class VerdictPage(ReadingPage):
 
     def paint(self, scene: Scene, region: Box) -> Painted:
         """Jobs and the text."""
-        desk, seen = bench(self), self.seen
+        seen = self.seen
         self._cells = region.width
         self._sync()
-        head = [top_line(desk, region.width), *trouble_lines(desk)]
-        rows = region.height - len(head)
-        body = self._text.window(region.width, rows - 1)
         name = sanitize(seen.task, limit=80) if seen is not None else "?"
         which = f"{self._around.index(self._path) + 1}/{len(self._around)}" if self._path in self._around else ""
-        right = ", ".join(x for x in (self.position(grows=False), which) if x)
-        lines = [*head, *ruled((f"Trial  {name}", right), body, region.width, rows, scene.marks, True)]
-        self.shown = tuple(lines)
-        return Painted({"verdict": region}, {"verdict": lines})
+        return self.framed(scene, region, f"Trial  {name}", which)
 
     # --- keys ---
 
