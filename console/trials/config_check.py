@@ -60,11 +60,12 @@ def _unknown(prefix: str, part: Mapping[str, Any], model: type[BaseModel]) -> It
                 code="trial.unknown_field",
                 object=f"{prefix}{key}",
                 message=f"is not a field of Harbor {_version()}'s {model.__name__}, which would ignore it",
-                remedy=_hint(key, known - {"task"}, prefix),
+                remedy=did_you_mean(key, known - {"task"}, prefix),
             )
 
 
-def _hint(key: str, known: Iterable[str], prefix: str = "", otherwise: str = "remove it") -> str:
+def did_you_mean(key: str, known: Iterable[str], prefix: str = "", otherwise: str = "remove it") -> str:
+    """Which of the known names was meant, behind the prefix; `otherwise` when none of them is close."""
     close = difflib.get_close_matches(key, sorted(known), n=1, cutoff=0.7)
     return f"did you mean {prefix}{close[0]}?" if close else otherwise
 
@@ -84,7 +85,7 @@ def _agent(agent: AgentConfig) -> Iterator[Finding]:
         agent_class = AgentFactory.get_agent_class_from_config(agent)
     except Exception as problem:
         names = AgentFactory.registered_names()
-        hint = _hint(agent.name or "", names, otherwise="name an agent of Harbor, or a class as module:Class")
+        hint = did_you_mean(agent.name or "", names, otherwise="name an agent of Harbor, or a class as module:Class")
         yield Finding(
             code="trial.agent",
             object="agent.import_path" if agent.import_path else "agent.name",
@@ -133,7 +134,7 @@ def _options(part: str, name: str, known: Mapping[str, Any], parse: Any) -> Iter
                 code="trial.unknown_kwarg",
                 object=f"{part}.kwargs.{option}",
                 message=f"{name} of Harbor {_version()} has no option {option}",
-                remedy=_REMEDIES.get(option) or _hint(option, known, f"{part}.kwargs."),
+                remedy=_REMEDIES.get(option) or did_you_mean(option, known, f"{part}.kwargs."),
             )
         if not unknown:
             lines = [line.strip() for line in text.splitlines() if line.strip()]

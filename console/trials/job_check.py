@@ -31,7 +31,7 @@ from harbor.utils.env import resolve_env_vars
 from pydantic import BaseModel, ValidationError
 
 from console.findings import WARNING, Finding
-from console.trials.config_check import check_with_harbor
+from console.trials.config_check import check_with_harbor, did_you_mean
 
 _LISTS: dict[str, type[BaseModel]] = {"datasets": DatasetConfig, "tasks": TaskConfig}
 _LEGACY = {"orchestrator", "plugins"}
@@ -91,19 +91,16 @@ def _unknown_fields(job: Mapping[str, Any]) -> Iterator[Finding]:
 def _unknown(
     part: Mapping[str, Any], model: type[BaseModel], prefix: str, also: set[str] | None = None
 ) -> list[Finding]:
-    import difflib
-
     known = set(model.model_fields) | (also or set())
     found = []
     for key in part:
         if key not in known:
-            close = difflib.get_close_matches(str(key), sorted(known), n=1, cutoff=0.7)
             found.append(
                 Finding(
                     code="bench.unknown_field",
                     object=f"{prefix}{key}",
                     message=f"is not a field of Harbor's {model.__name__}, which would ignore it",
-                    remedy=f"did you mean {prefix}{close[0]}?" if close else "remove it",
+                    remedy=did_you_mean(str(key), known, prefix),
                 )
             )
     return found

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from console.bench.asking import ask_module
+from console.errors import QuarterdeckError
 
 SECONDS = 300.0
 """For a hundred thousand results on a slow disk."""
@@ -76,34 +76,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 def ask(question: Question, cwd: Path) -> Answer | str:
     """The answer, or one line on why there is none: Harbor is not there or cannot be loaded (3 to 10 s)."""
-    root = str(Path(__file__).resolve().parents[3])
-    path = os.environ.get("PYTHONPATH")
-    variables = {
-        **os.environ,
-        "PYTHONPATH": f"{root}{os.pathsep}{path}" if path else root,
-        "HARBOR_TELEMETRY": "0",
-        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-    }
-    # -P: nothing that lies in the working directory is imported, as for Harbor's own command.
-    command = [sys.executable, "-P", "-m", "console.trials.resume_view"]
     try:
-        done = subprocess.run(
-            command,
-            input=msgspec.json.encode(question),
-            capture_output=True,
-            cwd=cwd,
-            env=variables,
-            timeout=SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return f"Harbor did not answer within {SECONDS:.0f} s"
-    except OSError as error:
-        return f"Harbor cannot be asked: {error.strerror}"
-    if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {done.returncode}"]
-        return f"Harbor cannot be asked: {said[-1][:300]}"
-    try:
-        return msgspec.json.decode(done.stdout, type=Answer)
+        said = ask_module("console.trials.resume_view", msgspec.json.encode(question), SECONDS, cwd=cwd)
+        return msgspec.json.decode(said, type=Answer)
+    except QuarterdeckError as error:
+        return str(error)
     except msgspec.MsgspecError as error:
         return f"Harbor cannot be asked: {error}"

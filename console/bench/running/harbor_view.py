@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from console.errors import QuarterdeckError
+from console.bench.asking import ask_module
 from console.findings import Finding
 
 SECONDS = 120.0
@@ -77,22 +73,5 @@ def ask_harbor(job: Mapping[str, Any], environment: Mapping[str, str]) -> Harbor
     Raises:
         QuarterdeckError: Harbor itself cannot be loaded, or did not answer.
     """
-    root = str(Path(__file__).resolve().parents[3])
-    path = environment.get("PYTHONPATH")
-    variables = {
-        **environment,
-        "PYTHONPATH": f"{root}{os.pathsep}{path}" if path else root,
-        "HARBOR_TELEMETRY": "0",
-        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-    }
-    command = [sys.executable, "-P", "-m", "console.trials.job_check"]
-    try:
-        done = subprocess.run(
-            command, input=json.dumps(job).encode(), capture_output=True, env=variables, timeout=SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise QuarterdeckError(f"Harbor did not say within {SECONDS:.0f} s whether it takes the job") from None
-    if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {done.returncode}"]
-        raise QuarterdeckError(f"Harbor cannot be asked about the job: {said[-1][:300]}")
-    return msgspec.json.decode(done.stdout, type=HarborView)
+    said = ask_module("console.trials.job_check", json.dumps(job).encode(), SECONDS, environment)
+    return msgspec.json.decode(said, type=HarborView)
