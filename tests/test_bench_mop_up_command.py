@@ -17,6 +17,7 @@ from console.bench.lineage import FILE
 from console.cli import run
 from console.commands import bench_mop_up
 
+BWRAP = "console.trials.bwrap:BwrapEnvironment"
 DEAD = ("SandboxError", "the sandbox was not found")
 Shell = Callable[..., tuple[int, str, str]]
 
@@ -37,7 +38,7 @@ def shell(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytes
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
-    made = HarborJob(tmp_path / "jobs" / "run", attempts=2)
+    made = HarborJob(tmp_path / "jobs" / "run", attempts=2, agent="nop", model=None, environment=BWRAP)
     for _ in range(2):
         made.trial("tb/dead", error=DEAD)
         made.trial("tb/sound", 1.0)
@@ -84,10 +85,10 @@ def test_it_asks(shell: Shell, job: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert code == 2 and "--yes" in err
     begun: list[Any] = []
     monkeypatch.setattr(bench_mop_up, "_run", lambda args, plan, watch: begun.append(plan) or 0)
-    for answer, number in (("\n", 0), ("no\n", 0), ("", 0), ("y\n", 1), ("YES\n", 2)):
+    for answer, number, ended in (("\n", 0, 2), ("no\n", 0, 2), ("", 0, 2), ("y\n", 1, 0), ("YES\n", 2, 0)):
         monkeypatch.setattr(sys, "stdin", Terminal(answer))
         code, out, err = shell(job)
-        assert code == 0 and not out and len(begun) == number
+        assert code == ended and not out and len(begun) == number
         assert "run these 2 trials? [y/N]" in err and ("nothing was started" in err) is (answer.lower()[:1] != "y")
     assert shell(job, "--yes")[0] == 0 and len(begun) == 3
 
@@ -103,8 +104,23 @@ def test_nothing_to_do(shell: Shell, tmp_path: Path) -> None:
     assert shell(path, "--dry-run")[:2][0] == 0
 
 
+def test_a_dry_run_refuses_what_the_start_would_in_words_of_a_mop_up(shell: Shell, job: Path) -> None:
+    before = tree_hash(job.parent)
+    words = (job, "--api-base", "http://127.0.0.1:1/v1")
+    code, out, _ = shell(*words, "--dry-run")
+    said = " ".join(out.split())
+    assert code == 2 and "changed: agents.0.base_url: not set -> http://127.0.0.1:1/v1" in said
+    assert "error: agents.0.kwargs: nop of Harbor" in said and "does not support base_url" in said
+    code, out, _ = shell(*words, "--dry-run", "--json")
+    assert code == 2 and json.loads(out)["findings"][0]["code"] == "bench.kwargs"
+    code, out, err = shell(*words, "--yes", "--plain")
+    last = err.splitlines()[-1]
+    assert (code, out) == (2, "") and "leave out what changes it (--api-base" in last and "job file" not in last
+    assert tree_hash(job.parent) == before
+
+
 def test_hostile_names_are_made_safe(shell: Shell, tmp_path: Path) -> None:
-    made = HarborJob(tmp_path / "jo\x1b[31mb")
+    made = HarborJob(tmp_path / "jo\x1b[31mb", agent="nop", model=None, environment=BWRAP)
     made.trial("tb/a\x1b]0;x\x07\nb\u202e", error=("SandboxError", "gone \x1b[2J"))
     path = made.write()
     put(tmp_path / "bad\x1b[1m" / FILE, "{")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import sys
 import time
@@ -11,11 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from console.commands.bench_options import RULE_FILE, Progress, complain, load
 from console.commands.bench_text import columns
 from console.commands.look import add_look, look_of
 from console.commands.parsing import Parser
 from console.errors import RecordingError, UsageError
+from console.findings import ERROR, NOTE, Finding, errors
 from console.outcomes.classes import OutcomeClass
 
 if TYPE_CHECKING:
@@ -93,8 +97,7 @@ def mop_up_main(argv: Sequence[str]) -> int:
         if not plan.jobs:
             return _nothing(plan, watch)
         if not args.yes and not _agreed(plan):
-            _say(["nothing was started"])
-            return 0
+            raise UsageError("nothing was started")
         return _run(args, plan, watch)
 
 
@@ -155,14 +158,37 @@ def _start(args: argparse.Namespace, plan: Plan, job: PlannedJob, watch: Watch) 
     from console.commands.bench_start import start_benchmark
 
     def before(found: Examination) -> None:
-        if found.trials is not None and found.trials != job.trials:
-            raise UsageError(
-                f"{job.path}: Harbor would run {found.trials} trials, and {job.trials} were chosen; nothing was "
-                "started. The dataset is not what it was: look at it, or leave the tasks out with --except"
-            )
+        other = _other_number(found, job)
+        if other is not None:
+            raise UsageError(other.line())
         make_directory(plan, job)
 
     return start_benchmark(_options(args, plan, job), watch, look_of(args), before=before)
+
+
+def _other_number(found: Examination, job: PlannedJob) -> Finding | None:
+    """What is wrong where Harbor would run another number of trials than were chosen."""
+    if found.trials is None or found.trials == job.trials:
+        return None
+    return Finding(
+        code="bench.trials",
+        object=str(job.path),
+        message=f"Harbor would run {found.trials} trials, and {job.trials} were chosen; the dataset is not what it was",
+        remedy="look at it, or leave the tasks out with --except",
+    )
+
+
+def _checked(args: argparse.Namespace, plan: Plan) -> list[Finding]:
+    """What the start would refuse or warn of, without asking anybody elsewhere (some seconds for each job)."""
+    from console.commands.bench_start import examined
+
+    found: dict[Finding, None] = {}
+    for job in plan.jobs:
+        examination = examined(_options(args, plan, job), live=False).examination
+        other = _other_number(examination, job)
+        findings = examination.findings if other is None else [*examination.findings, other]
+        found.update(dict.fromkeys(one for one in findings if one.level != NOTE))
+    return sorted(found, key=lambda one: one.level != ERROR)
 
 
 def _options(args: argparse.Namespace, plan: Plan, job: PlannedJob) -> BenchOptions:
@@ -246,15 +272,18 @@ def _live(job: Path) -> bool:
 
 
 def _told(args: argparse.Namespace, plan: Plan) -> int:
-    """The answer of --dry-run."""
-    if args.json:
-        from console.commands.bench_mop_up_text import as_json
+    """The answer of --dry-run; the exit code is that of the start, as far as it can be told."""
+    from console.commands.bench_mop_up_text import as_json, findings_text
 
-        sys.stdout.write(json.dumps(as_json(plan)) + "\n")
-        return 0
-    for line in _lines(plan):
-        sys.stdout.write(line + "\n")
-    return 0
+    able = importlib.util.find_spec("harbor") is not None
+    found = _checked(args, plan) if able else []
+    if args.json:
+        body = as_json(plan) | {"findings": [msgspec.to_builtins(one) for one in found] if able else None}
+        sys.stdout.write(json.dumps(body) + "\n")
+    else:
+        for line in (*_lines(plan), *findings_text(found, columns(), able=able or not plan.jobs)):
+            sys.stdout.write(line + "\n")
+    return 2 if errors(found) else 0
 
 
 def _lines(plan: Plan) -> Iterator[str]:
@@ -336,7 +365,7 @@ def _parser() -> Parser:
     add("--dataset-path", type=Path, metavar="DIR", help="where the job's local dataset is now")
     running = parser.add_argument_group("how")
     add = running.add_argument
-    add("--dry-run", action="store_true", help="say what would run, and start nothing")
+    add("--dry-run", action="store_true", help="say what would run and what is wrong with it, and start nothing")
     add("--json", action="store_true", help="with --dry-run: one JSON object")
     add("--yes", action="store_true", help="do not ask")
     ways = running.add_mutually_exclusive_group()

@@ -16,6 +16,7 @@ from console.state.sanitize import sanitize
 if TYPE_CHECKING:
     from console.bench.mop_up.choice import Attempt
     from console.bench.mop_up.plan import Plan, PlannedJob
+    from console.findings import Finding
 
 _LEFT_SHOWN = 40
 _CHANGES_SHOWN = 20
@@ -66,6 +67,17 @@ def nothing_text(plan: Plan) -> str:
         return f"nothing to run again: {counted(plan.choice.standing, 'attempt')} completed"
     said = ", ".join(f"{number} {kind}" for kind, number in left.most_common(6))
     return f"nothing to run again: {counted(plan.choice.standing, 'attempt')} completed, left out: {said}"
+
+
+def findings_text(findings: Iterable[Finding], width: int, *, able: bool = True) -> Iterator[str]:
+    """What the start would refuse or warn of, errors first. able: whether it could be looked for."""
+    lines = [f"{one.level}: {one.line()}" for one in findings]
+    if not able:
+        lines.append("not checked: Harbor is not installed here (pip install 'quarterdeck[engine]')")
+    if lines:
+        yield ""
+    for line in lines:
+        yield from paragraph(line, width, then="  ")
 
 
 def outcome_text(plan: Plan, before: Plan) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,11 +17,18 @@ from console.bench.running.preflight.places import existing_finding
 from console.bench.running.secrets import hide, shown
 from console.commands.bench_left import say_what_is_left
 from console.commands.start import Watch, abandon, first_interrupt_waits, say_where, warn
-from console.errors import Interrupted
-from console.findings import Finding, refuse
+from console.errors import Interrupted, UsageError
+from console.findings import Finding, errors, refuse
 from console.launching import new_run_id
 from console.state.sanitize import sanitize
 from console.tui.main import PLAIN_LOOK, Look, attach, check_look, require_terminal
+
+_CHANGES = "leave out what changes it (--api-base, --agent-env, --set), or correct it with --set KEY=VALUE"
+_OF_MOP_UP = {
+    "correct it in the job file": _CHANGES,
+    "correct them in the job file": _CHANGES,
+    "in the job file": "with --set KEY=VALUE",
+}
 
 
 class Examined(NamedTuple):
@@ -36,14 +43,25 @@ def examined(options: BenchOptions, *, live: bool = True) -> Examined:
     hidden = hide(options.job, os.environ)
     options = msgspec.structs.replace(options, job=hidden.job)
     found = examine(options, os.environ | hidden.variables, live=live)
-    findings = [_shown(finding) for finding in hidden.findings + found.findings]
+    findings = [_shown(finding, mop_up=bool(options.parent)) for finding in hidden.findings + found.findings]
     return Examined(msgspec.structs.replace(found, findings=findings), hidden.variables)
 
 
-def _shown(finding: Finding) -> Finding:
-    """A finding quotes the job, and with it what may be a secret."""
+def _shown(finding: Finding, *, mop_up: bool) -> Finding:
+    """A finding quotes the job, and with it what may be a secret. A mop-up has options in the place of a job file."""
     parts = {name: shown(getattr(finding, name)) for name in ("object", "message", "remedy")}
+    if mop_up:
+        for words, instead in _OF_MOP_UP.items():
+            parts["remedy"] = parts["remedy"].replace(words, instead)
     return msgspec.structs.replace(finding, **parts)
+
+
+def _refuse(findings: Iterable[Finding], lists: str) -> None:
+    """Raise UsageError with the first error, and the option that lists the others."""
+    found = errors(findings)
+    if found:
+        more = f" ({len(found) - 1} more: {lists} lists them)" if len(found) > 1 else ""
+        raise UsageError(found[0].line() + more)
 
 
 def start_benchmark(
@@ -71,7 +89,7 @@ def start_benchmark(
     if not goes_on:
         refuse(existing_finding(options))
     found, variables = examined(options)
-    refuse(found.findings)
+    _refuse(found.findings, "--dry-run" if options.parent else "--check")
     warn(found.findings)
     before(found)
     # The engine's environment is ours; a secret is nowhere else.
