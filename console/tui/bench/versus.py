@@ -81,7 +81,8 @@ def head_lines(one: Comparison, cells: int) -> list[Line]:
     for text in alerts(one):
         out += [line(Span(f" {'!' if i == 0 else ' '} ", "alert"), *row)
                 for i, row in enumerate(wrap(sanitize(f"{text}."), cells - 4, "limit+bold"))]  # fmt: skip
-    out += [line(Span("   "), *row) for row in wrap(sanitize(f"{one.asked.verdict}."), cells - 4, "bold")]
+    said = f"By {one.asked.mode}: {one.asked.verdict}."
+    out += [line(Span("   "), *row) for row in wrap(sanitize(said), cells - 4, "bold")]
     out.append(())
     for side in (one.a, one.b):
         said = f"{side.name or 'unknown agent'}, {side.trials:,} attempts of {side.tasks:,} tasks"

@@ -116,10 +116,10 @@ async def test_the_comparison_warns_first_and_opens_both_sides(two_jobs: Path, s
     app = app_on(reader_of([two_jobs / "a"], [two_jobs / "b"]))
     async with opened(app) as pilot:
         lines = screen_lines(app)
-        assert page_id(app) == "versus" and "! " in lines[1] and "warnings: read them first" in lines[1]
+        assert page_id(app) == "versus" and "! " in lines[1] and "warnings: read first" in lines[1]
         assert lines[2].startswith(" ! the runs differ in timeout multiplier")
         await press(app, pilot, "G")
-        assert "warnings: read them first" in screen_lines(app)[1], "also where they are scrolled away"
+        assert "warnings: read first" in screen_lines(app)[1], "also where they are scrolled away"
         await press(app, pilot, "tab", "j", "enter")
         lines = screen_lines(app)
         assert page_id(app) == "task" and "Task  task-09" in lines[1] and lines[3].count("1.1") == 2
@@ -128,6 +128,12 @@ async def test_the_comparison_warns_first_and_opens_both_sides(two_jobs: Path, s
         await press(app, pilot, "escape", "escape", "right")
         page = desk_of(app).page
         assert isinstance(page, VersusPage) and page.mode == "infra-excluded-strict"
+        lines = screen_lines(app)
+        assert "← infra-excluded-strict →" in lines[1] and "warnings: read first" in lines[1]
+        await press(app, pilot, "left", "tab", "g")
+        text = " ".join(" ".join(screen_lines(app)).split())
+        assert "By infra-excluded: B is ahead of A by 14.3 points" in text and "← infra-excluded →" in text
+        await press(app, pilot, "tab", "right")
         await press(app, pilot, "J")
         assert "one pair only" in screen_lines(app)[-1]
         await press(app, pilot, "slash", *"task-1", "enter")

@@ -110,11 +110,13 @@ class VersusPage(ListPage[FlipRow]):
         if one is None or found is None:
             return "Comparison", self.mode
         some = len(alerts(one))
-        told = f"  ! {some} warning{'s' if some > 1 else ''}: read them first" if some else ""
-        which = f", pair {(self._pair or 0) + 1} of {len(found.found)}" if len(found.found) > 1 else ""
+        told = f"  ! {some} warning{'s' if some > 1 else ''}: read first" if some else ""
+        which = f"pair {(self._pair or 0) + 1} of {len(found.found)}" if len(found.found) > 1 else ""
         first, last = self._text.span
-        more = f", {first}-{last} of {self._text.total}" if self._text.total > last - first + 1 else ""
-        return f"Did {one.b.label} beat {one.a.label}{told}", f"← {self.mode} →{which}{more}"
+        more = f"{first}-{last} of {self._text.total}" if self._text.total > last - first + 1 else ""
+        # By which mode is never what gives way: the right end of a title does.
+        asked = f"Did {one.b.label} beat {one.a.label}  ← {self.mode} →{told}"
+        return asked, ", ".join(filter(None, (which, more)))
 
     def _sync(self, cells: int) -> None:
         one, later = self.comparison, bench(self).pairs(self.mode)
