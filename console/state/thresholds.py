@@ -179,5 +179,20 @@ class AlarmThresholds(msgspec.Struct, frozen=True, kw_only=True):
         return cls(**{name: float(value) for name, value in recorded.items() if name in known and _usable(value)})
 
 
+OF_BENCHMARKS = frozenset(
+    {
+        "trials_needed", "limit_share", "limit_critical_share", "progress_seconds", "progress_critical_seconds",
+        "disk_free_gb", "disk_free_share", "disk_free_critical_share", "disk_plenty_gb", "memory_share",
+        "memory_critical_share", "loop_lag_seconds", "loop_lag_critical_seconds",
+    }
+)  # fmt: skip
+"""Those that the rules of a benchmark read; the others are about training, its gateway and its capture."""
+BENCH_MEANINGS = {
+    "bench_infra_window": "Tries that ended last, of which the share of infrastructure failures is taken.",
+    "bench_infra_share": "Share of infrastructure failures among them that warns; above 1 never.",
+}
+"""Thresholds that only a benchmark has; its own options set them."""
+
+
 def _usable(value: float) -> bool:
     return math.isfinite(value) and value >= 0

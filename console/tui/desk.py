@@ -25,7 +25,7 @@ from console.tui.orders import Orders
 from console.tui.pages import PAGES
 from console.tui.pages.page import Page
 from console.tui.picture import ENDED, Scene, Selection, ordered
-from console.tui.refused import HELP, REFUSED, refusal
+from console.tui.refused import HELP, LABELS, REFUSED, refusal
 from console.tui.replaying import Replaying
 from console.tui.shell import Shell
 from console.tui.source import Link, Source
@@ -339,8 +339,10 @@ class Desk:
     def key_labels(self) -> tuple[tuple[str, str], ...]:
         """(key, label) pairs for the key line, the most important first."""
         shown = [a for a in self.keymap.actions if a.label and a.key and self.available(a) and self._useful(a)]
+        told = LABELS if self.state.kind == BENCHMARK else {}
         taken_back = {"stop_after_step": self.latched and "take stop back", "pause": self.state.paused and "resume"}
-        return tuple((a.key, taken_back.get(a.id) or a.label) for a in sorted(shown, key=lambda a: a.rank))
+        shown.sort(key=lambda a: a.rank)
+        return tuple((a.key, taken_back.get(a.id) or told.get(a.id, a.label)) for a in shown)
 
     def _useful(self, action: Action) -> bool:
         if action.id == "ack":

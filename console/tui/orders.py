@@ -11,6 +11,7 @@ from console.errors import ControlError
 from console.journal.events import Scalars
 from console.state.lines import trial_name
 from console.state.sanitize import sanitize
+from console.state.words import BENCHMARK
 from console.tui.picture import held_trials, stop_text
 from console.tui.text import Line, Span, line
 
@@ -45,7 +46,7 @@ class Orders:
         goes_on = lives and not (desk.no_engine or desk.no_run)
         options = [("d", "detach: leave, the run goes on" if goes_on else "leave", "detach")]
         if not desk.why_not(desk.keymap["stop_after_step"]):
-            label = "take the stop after this step back" if desk.latched else "stop after this step"
+            label = f"take it back: {self._later()}" if desk.latched else self._later()
             options += [("s", label, "stop_after_step"), ("c", "stop now: cancel every trial", "stop_now")]
         options.append(("b", "back", "back"))
         match await desk.shell.choose("Leave or stop?", options):
@@ -163,7 +164,11 @@ class Orders:
     async def do_stop_after_step(self) -> None:
         """Latch the stop, or take it back."""
         on = not self._desk.latched
-        await self.send("stop_after_step", {"on": on}, "stop after this step" if on else "take the stop back")
+        await self.send("stop_after_step", {"on": on}, self._later() if on else "take the stop back")
+
+    def _later(self) -> str:
+        bench = self._desk.state.kind == BENCHMARK
+        return "begin no more trials, let those at work end" if bench else "stop after this step"
 
     async def send(
         self, command: str, args: Scalars, title: str, ask: bool | None = None, done: str = "", said: str = ""

@@ -26,11 +26,16 @@ REFUSED: dict[str, str] = {
 
 HELP: dict[str, str] = {
     "stop_after_step": "begin no more trials, and end when those at work have ended; again to take it back",
+    "interrupt": "choose: detach, begin no more trials, stop now",
     "tune": "change how many trials are at work at once",
     "sort": "sort tasks by attention, number, reward or name",
     "density": "one row a task, or its attempts beneath it (wide screens)",
 }
 """Id of an action to its help in a benchmark, where it is another one than in a training."""
+
+
+LABELS: dict[str, str] = {"stop_after_step": "begin no more"}
+"""Id of an action to its label in a benchmark, where it is another one than in a training."""
 
 
 def refusal(action_id: str, stop_after_step: str) -> str:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+
 import pytest
 from bench_journal import begin, begun, end
 
 from console.journal import events as ev
+from console.state import alarms as tables
+from console.state import rules_bench
 from console.state.alarms import alarms
 from console.state.findings import Finding
 from console.state.reduce import RunView, apply
+from console.state.thresholds import BENCH_MEANINGS, OF_BENCHMARKS
 
 GONE = {
     "outcome": "infrastructure", "cause": "sandbox", "rule": "type.sandbox", "reward": None,
@@ -186,3 +192,11 @@ def test_text_of_a_sandbox_is_clean() -> None:
         end(view, n, 110 + n, **GONE | {"exception": "\x1b[2JError", "evidence": "\x1b]0;x\x07y\n"})
     texts = [finding.text for finding in told(view).values()]
     assert texts and not any("\x1b" in text or "\x07" in text or "\n" in text for text in texts)
+
+
+def test_the_thresholds_of_benchmarks_are_those_that_their_rules_read() -> None:
+    rules = tables.BENCH_RULES + tables.BENCH_RULES_WHILE_LIVE
+    others = [rule for rule in rules if rule.__module__ != rules_bench.__name__]
+    source = "".join(map(inspect.getsource, (rules_bench, *others)))
+    assert set(re.findall(r"limits\.(\w+)", source)) == OF_BENCHMARKS
+    assert set(re.findall(r"thresholds\.get\(\"(\w+)\"", source)) == BENCH_MEANINGS.keys()

@@ -274,6 +274,40 @@ def test_what_counts_is_one_denominator(bench: Path) -> None:
         assert f"left out {passed.left_out}" in text
 
 
+@pytest.mark.parametrize("latched", [False, True])
+async def test_the_ways_to_stop_are_a_benchmarks(bench: Path, latched: bool) -> None:
+    desk, shell = live(bench)
+    desk.state.stop_requested = "after_step" if latched else ""
+    asked: list[str] = []
+
+    async def choose(title: str, options: list[tuple[str, str, str]]) -> str:
+        asked.extend(label for _, label, _ in options)
+        return "stop_after_step"
+
+    shell.choose = choose
+    await keys(desk, shell, "ctrl+c")
+    assert any("begin no more trials" in one for one in asked) and not any("step" in one for one in asked)
+    assert "step" not in plain(desk.scene().message).replace("stop_after_step", "")
+    labels = dict(desk.key_labels())
+    assert labels["s"] == ("take stop back" if latched else "begin no more")
+    assert not any("step" in action.help for action in desk.offered() if action.id in ("interrupt", "stop_after_step"))
+
+
+async def test_config_and_alarms_have_what_a_benchmark_has(bench: Path) -> None:
+    desk, shell = live(bench)
+    desk.state.thresholds = {"bench_infra_window": 20.0, "bench_infra_share": 0.3}
+    await keys(desk, shell, "i")
+    text = "\n".join(screen(desk, 120, 60))
+    assert "445: 89 tasks, 5 attempts each" in text and "endpoint" in text and "Harbor tries nothing again" in text
+    for word in ("steps", "batch", "groups of", "drop", "gateway"):
+        assert word not in text, word
+    await keys(desk, shell, "L")
+    text = "\n".join(screen(desk, 120, 80))
+    assert "bench infra share" in text and ".3" in text and "progress seconds" in text and "disk free gb" in text
+    for word in ("gateway", "Tinker", "KV cache", "checkpoint", "entropy", "clip", "KL", "bridge", "group"):
+        assert word not in text, word
+
+
 def test_what_is_saved_as_csv_is_a_row_a_trial(over: Path, tmp_path: Path) -> None:
     desk, _ = live(over)
     save(desk, tmp_path / "shown.csv")

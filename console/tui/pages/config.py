@@ -10,6 +10,7 @@ from console.control.commands import COMMANDS
 from console.state.model import RunState
 from console.state.sanitize import sanitize
 from console.state.thresholds import AlarmThresholds
+from console.state.words import BENCHMARK, plural
 from console.tui.operating import tunable_text
 from console.tui.pages.text_page import Row, Section, TextPage, labelled
 from console.tui.picture import Scene
@@ -55,18 +56,31 @@ def _nothing(heading: str) -> Row:
 
 
 def _run(state: RunState, now: float) -> list[tuple[str, Span]]:
+    bench, b = state.kind == BENCHMARK, state.bench
+    tries = f"Harbor tries {'some failures' if state.on_failure == 'retry' else 'nothing'} again"
+    of_job = [
+        ("job", b.job_dir),
+        ("dataset", b.dataset),
+        ("agent", ", ".join(b.agents)),
+        ("trials", f"{b.trials}: {plural(b.tasks, 'task')}, {plural(b.attempts, 'attempt')} each" if b.trials else ""),
+        ("mops up", b.parent),
+        ("on a failure", tries),
+    ]
+    of_training = [
+        ("on a failure", state.on_failure),
+        ("steps", "" if state.steps_planned is None else str(state.steps_planned)),
+        ("batch", f"{state.groups_per_batch} groups of {state.group_size}" if state.group_size else ""),
+    ]
     found = [
         ("name", state.name),
         ("id", state.run_id),
         ("model", state.model),
-        ("gateway", bare_url(state.gateway_url or "")),
+        ("endpoint" if bench else "gateway", bare_url(state.gateway_url or "")),
         ("directory", state.run_dir),
         ("socket", state.socket or ""),
         ("running for", clock(now - state.started) if state.started else ""),
         ("engines so far", str(state.engines) if state.engines > 1 else ""),
-        ("on a failure", state.on_failure),
-        ("steps", "" if state.steps_planned is None else str(state.steps_planned)),
-        ("batch", f"{state.groups_per_batch} groups of {state.group_size}" if state.group_size else ""),
+        *(of_job if bench else of_training),
         ("owner", "the command that started it: it ends with that" if state.owned else ""),
     ]
     return [(name, Span(sanitize(text, limit=1000))) for name, text in found if text]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 import typing
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import NamedTuple
 
 import msgspec
 
 from console.state.model import AlarmState, RunState
 from console.state.sanitize import sanitize
-from console.state.thresholds import AlarmThresholds
+from console.state.thresholds import BENCH_MEANINGS, OF_BENCHMARKS, AlarmThresholds
+from console.state.words import BENCHMARK
 from console.tui.event_log import Entry
 from console.tui.text import Line, Span, clock, line, wrap
 
@@ -95,10 +97,13 @@ def past(entries: Iterable[Entry], cells: int) -> list[Block]:
 def watched(state: RunState, cells: int) -> list[Block]:
     """The thresholds that the run is judged by, with what they mean; those that were changed stand out."""
     limits, usual = AlarmThresholds.from_state(state.thresholds), AlarmThresholds()
+    bench = state.kind == BENCHMARK
+    values = {name: getattr(limits, name) for name in meanings() if not bench or name in OF_BENCHMARKS}
+    values |= {name: value for name, value in state.thresholds.items() if bench and name in BENCH_MEANINGS}
     out = []
-    for name, meaning in meanings().items():
-        value = getattr(limits, name)
-        changed = value != getattr(usual, name)
+    for name, value in values.items():
+        meaning = BENCH_MEANINGS.get(name) or meanings()[name]
+        changed = value != getattr(usual, name, value)
         head = f"{name.replace('_', ' ')}"
         role = "limit" if changed else ""
         was = f" (default {getattr(usual, name):g})" if changed else ""
@@ -116,6 +121,7 @@ def watched(state: RunState, cells: int) -> list[Block]:
     return out
 
 
+@cache
 def meanings() -> dict[str, str]:
     """Name of each threshold to what it means, in order."""
     hints = typing.get_type_hints(AlarmThresholds, include_extras=True)
