@@ -58,6 +58,7 @@ def test_a_check_tells_what_would_run_and_where_and_starts_nothing(shell: Shell,
     assert (code, err) == (0, "")
     assert "9 trials: 3 tasks x 3 attempts, 1 at once" in said
     assert "note-delete, note-trail, note-write" in said
+    assert "lasts at most 9 min" in said
     assert f"job dir {tmp_path}/jobs/j run dir {tmp_path}/jobs/j.run" in said
     assert list(tmp_path.iterdir()) == []
 
@@ -102,7 +103,8 @@ def test_a_password_in_the_file_is_not_shown(shell: Shell) -> None:
         (("nothing",), "nothing: there is no such job file; bundled ones:"),
         (("local", "n_attempts"), "is no KEY=VALUE"),
         (("local", "--json"), "--json goes with --check"),
-        (("local", "--detach", "--plain"), "exclude each other"),
+        (("local", "--detach", "--plain"), "--plain: not allowed with argument --detach"),
+        (("local", "--plain", "--headless"), "--headless: not allowed with argument --plain"),
         (("local", "--plain", "n_attempts=x"), "n_attempts: Harbor 0.26"),
         (("local", "--plain", "--continue"), "--continue: which job?"),
         (("local", "--plain", "--continue", "--job-name", "j"), "there is no such job to go on with"),

@@ -184,9 +184,6 @@ def _agreed(options: BenchOptions, prediction: Prediction, yes: bool) -> None:
 
 
 def _watch(args: argparse.Namespace) -> Watch:
-    chosen = [name for name in ("headless", "plain", "detach") if getattr(args, name)]
-    if "detach" in chosen and len(chosen) > 1:
-        raise UsageError(f"--{chosen[0]} and --detach exclude each other")
     if args.plain:
         return "plain"
     return "headless" if args.headless else "detach" if args.detach else "console"
@@ -216,9 +213,10 @@ def _parser() -> Parser:
     parser.add_argument("--continue", dest="go_on", action="store_true", help="go on with a job that was cut off")
     parser.add_argument("--yes", action="store_true", help="with --continue: do not ask")
     watching = parser.add_argument_group("how to watch; the console unless given")
-    watching.add_argument("--headless", action="store_true", help="JSON lines on stdout; the run ends with the command")
-    watching.add_argument("--plain", action="store_true", help="the same as lines of text")
-    watching.add_argument("--detach", action="store_true", help="start it and return; `quarterdeck attach` later")
+    ways = watching.add_mutually_exclusive_group()
+    ways.add_argument("--headless", action="store_true", help="JSON lines on stdout; the run ends with the command")
+    ways.add_argument("--plain", action="store_true", help="the same as lines of text")
+    ways.add_argument("--detach", action="store_true", help="start it and return; `quarterdeck attach` later")
     watching.add_argument("--name", default="", help="of the run, for the screens; the job's unless given")
     watching.add_argument(
         "--run-dir", type=Path, metavar="DIR", help="where the journal goes; JOBS_DIR/JOB_NAME.run unless given"
