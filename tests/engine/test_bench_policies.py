@@ -81,6 +81,7 @@ def test_failures_that_differ_only_in_names_and_numbers_are_one_failure() -> Non
     assert early.ended(_judged(task="sort-it", said="sort-it__1234567: port 4712 refused")) == ""
     why = early.ended(_judged(task="make-it", said="make-it__1234567: port 99 refused"))
     assert "the first 3 trials all failed the same way, infrastructure/sandbox" in why and "one task" in why
+    assert "stop the job" not in why, "that is what it does"
 
 
 @pytest.mark.parametrize(

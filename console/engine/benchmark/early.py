@@ -12,6 +12,8 @@ _VARIABLE = re.compile(r"\b(?:0x)?[0-9a-f]*\d[0-9a-f]*\b|\d+", re.IGNORECASE)
 _SILENT = frozenset({OutcomeClass.CANCELLED, OutcomeClass.UNREADABLE})
 _BY_CAUSE = {"key": "credentials", "quota": "quota"}
 _SAID = 160
+_ENDED = Advice("", "cure what the text says, and begin again with one task")
+"""The usual advice would have the job stopped first, which is what comes of this."""
 
 
 class EarlyStop:
@@ -60,4 +62,4 @@ def _alike(judged: Judged) -> tuple[str, ...]:
 def _advice(judged: Judged) -> Advice:
     if judged.outcome is OutcomeClass.CONFIGURATION and judged.cause in _BY_CAUSE:
         return ADVICE[_BY_CAUSE[judged.cause]]
-    return ADVICE.get(f"same_failure:{judged.rule}") or ADVICE["same_failure"]
+    return ADVICE.get(f"same_failure:{judged.rule}") or _ENDED
