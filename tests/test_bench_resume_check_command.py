@@ -53,6 +53,14 @@ def test_harbor_itself_is_asked(shell: Shell, tmp_path: Path) -> None:
     assert tree_hash(path) == before
 
 
+def test_what_to_do_stands_alone(shell: Shell, tmp_path: Path) -> None:
+    path = job(tmp_path / "jobs" / "one", "0.26.0")
+    _, out, _ = shell(path, "-f", "SandboxError")
+    lines = out.splitlines()
+    first = lines[lines.index("what to do") + 1]
+    assert first.startswith("  without touching the directory, what is missing runs in a job of its own"), out
+
+
 def test_side_by_side_when_versions_differ(shell: Shell, tmp_path: Path) -> None:
     path = job(tmp_path / "jobs" / "one", "0.22.0", jobs_dir="jobs")
     (tmp_path / "here").mkdir()

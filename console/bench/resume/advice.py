@@ -78,7 +78,7 @@ def _advice(predictions: Sequence[Prediction], filter_types: Sequence[str]) -> I
             yield f"move the copies out: {_some(duplicates)}; a trial counts once"
     if all(is_safe(each) for each in predictions):
         if any(each.runs for each in predictions):
-            yield f"or leave the directory as it is, and run what is missing in a job of its own: {mop_up}"
+            yield f"without touching the directory, what is missing runs in a job of its own: {mop_up}"
         return
     for prediction in predictions:
         if prediction.elsewhere:
