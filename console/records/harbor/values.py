@@ -64,7 +64,8 @@ def parse(data: bytes, decoder: msgspec.json.Decoder[Any] | None = None, objects
     try:
         return json.loads(data.decode("utf-8", "replace"), parse_int=_integer)
     except json.JSONDecodeError as error:
-        raise CorruptError(f"is no JSON: {error.msg.lower()} at line {error.lineno} of {_lines(data)}") from None
+        said = error.msg.lower().removesuffix(" at")
+        raise CorruptError(f"is no JSON: {said} at line {error.lineno} of {_lines(data)}") from None
     except RecursionError:
         raise CorruptError("is nested too deeply") from None
 

@@ -323,6 +323,14 @@ def test_what_harbor_can_still_mean_is_read(job, content):
     json.dumps(record.dataset).encode()
 
 
+@pytest.mark.parametrize("cut", [b'{"task_name": "t', b'{"task_name": "t\n"}'])
+def test_where_a_result_breaks_is_said_in_one_at(job, cut):
+    trial = job.trial("org/a", 1.0)
+    put(trial / "result.json", cut)
+    said = read(trial).problem_text
+    assert " at line 1 of " in said and "at at" not in said
+
+
 def test_a_result_beyond_the_bound_is_answered_from_the_rest(job):
     trial = job.trial("org/a", 1.0)
     with (trial / "result.json").open("r+b") as file:
