@@ -18,6 +18,7 @@ from console.bench.advice import ADVICE, concurrency_advice
 from console.bench.model import Judged
 from console.bench.notes import IDLE_SECONDS, IDLE_SLACK
 from console.outcomes.classes import SCORED, OutcomeClass
+from console.outcomes.text import exit_code
 from console.records.harbor.model import JobRecord
 
 EARLY = 600.0
@@ -38,6 +39,7 @@ NAMED = 10
 
 _CROWDED = frozenset({"sandbox", "api", "network"})
 _SILENT = frozenset({OutcomeClass.CANCELLED, OutcomeClass.UNREADABLE})
+_UNTIMED = _SILENT | {OutcomeClass.BAD_REWARD}
 _VARIABLE = re.compile(r"\b(?:0x)?[0-9a-f]*\d[0-9a-f]*\b|\d+", re.IGNORECASE)
 
 
@@ -105,7 +107,7 @@ class Detectors:
                 outcome=judged.outcome,
                 cause=self._text(judged.cause),
                 rule=self._text(judged.rule),
-                alike=self._text(_alike(judged)) if failed else "",
+                alike=self._text(alike(judged)) if failed else "",
                 said=self._text(said),
             )
         )
@@ -134,12 +136,17 @@ def detect(judged: Iterable[Judged], jobs: Iterable[JobRecord] = ()) -> list[Fin
     return detectors.findings()
 
 
-def _alike(judged: Judged) -> str:
-    """Class, cause and text without what differs from trial to trial: numbers, the names of trial and task."""
+def alike(judged: Judged) -> str:
+    """Class, cause and text of a failure without what differs from trial to trial: numbers, names of trial and task.
+
+    An exit code tells failures apart.
+    """
     text = judged.evidence.text
     for name in (judged.trial.name, judged.trial.short_task):
         text = text.replace(name, "*") if len(name) > 3 else text
-    return f"{judged.outcome}/{judged.cause}: {_VARIABLE.sub('#', text)[:160]}"
+    code = exit_code(text)
+    ended = "" if code is None else f" exit {code}"
+    return f"{judged.outcome}/{judged.cause}{ended}: {_VARIABLE.sub('#', text)[:160]}"
 
 
 def _of_job(job: JobRecord, seen: Sequence[_Seen]) -> list[tuple[Finding, str]]:
@@ -251,8 +258,11 @@ def _verifiers(job: JobRecord, seen: Sequence[_Seen]) -> Finding | None:
 
 
 def _one_duration(job: JobRecord, seen: Sequence[_Seen]) -> Finding | None:
-    """Failures that all took the same time have a clock for their reason, whatever they are called."""
-    failed = [row for row in seen if not row.scored and row.outcome not in _SILENT]
+    """Failures that all took the same time have a clock for their reason, whatever they are called.
+
+    Agents whose verifier failed ended by themselves.
+    """
+    failed = [row for row in seen if not row.scored and row.outcome not in _UNTIMED]
     timed = [
         row for row in failed if row.seconds is not None and row.seconds >= SHORTEST_CLUSTER and not _near_idle(row)
     ]

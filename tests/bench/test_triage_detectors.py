@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from console.bench.advice import ADVICE, concurrency_advice
-from console.bench.detectors import NAMED, Detectors, Finding, detect
+from console.bench.detectors import NAMED, Detectors, Finding, alike, detect
 from console.bench.model import Evidence, Judged
 from console.outcomes.classes import OutcomeClass
 from console.records.harbor.model import JobRecord, Phase, TrialRecord
@@ -143,6 +143,20 @@ def test_a_clock_that_nobody_set() -> None:
         spread.add(1, "ambiguous/killed", "{1}", seconds=300.0 + 40 * number)
     assert "one_duration" not in codes(spread)
     assert "one_duration" not in codes(Made().add(9, "ambiguous/killed", "{1}", seconds=12.0))
+
+
+def test_no_clock_ended_agents_whose_verifier_failed() -> None:
+    made = Made().add(20, "completed").add(12, "bad_reward/verifier_fault", "no uvx {0}", seconds=300.0)
+    assert "one_duration" not in codes(made)
+    finding = codes(made.add(6, "ambiguous/killed", "exit {0}", seconds=300.0))["one_duration"]
+    assert "6 of 6 failed trials" in finding.text and finding.count == 6
+
+
+def test_an_exit_code_tells_failures_apart() -> None:
+    made = (
+        Made().add(3, "agent_failure/crash", "exited 1: lost {0}").add(3, "agent_failure/crash", "exited 137: lost {0}")
+    )
+    assert len({alike(verdict) for verdict in made.verdicts}) == 2
 
 
 def test_wrong_credentials() -> None:
