@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from console.bench.case import Case, Decision
 from console.outcomes.classes import OutcomeClass
-from console.outcomes.text import bounded
+from console.outcomes.text import bounded, exit_code
 
 SLOWEST = 1.0
 """Output tokens a second of the agent's time below which a timeout is no hard task but something else."""
@@ -18,6 +18,8 @@ IDLE_SECONDS, IDLE_SLACK = 600.0, 15.0
 _SCRIPTED = frozenset({"oracle", "nop"})
 """Agents that ask no model, so that nothing is missing when they count no token."""
 
+_SIGKILL = 137
+_UNEXPLAINED = frozenset({OutcomeClass.AGENT_FAILURE, OutcomeClass.AMBIGUOUS})
 _TIMEOUT = "AgentTimeoutError"
 _OUTSIDE = frozenset({OutcomeClass.AGENT_FAILURE, OutcomeClass.AMBIGUOUS, OutcomeClass.CONFIGURATION})
 
@@ -41,6 +43,10 @@ def notes_of(case: Case, decision: Decision) -> dict[str, str]:
         fault = case.verifier_fault
         if fault is not None:
             notes["bench.verifier_fault"] = bounded(f"the verifier failed, too: {fault.evidence.text}")
+    if decision.outcome in _UNEXPLAINED and case.error is not None and exit_code(case.error.message) == _SIGKILL:
+        notes["bench.exit_137"] = (
+            "exit code 137: something killed it, most often because memory ran out; see the sandbox's limit and log"
+        )
     if len(case.trial.errors) > 1:
         others = ", ".join(error.type + (f" in {error.step}" if error.step else "") for error in case.trial.errors[1:4])
         notes["bench.more_errors"] = bounded(f"recorded behind it: {others}")

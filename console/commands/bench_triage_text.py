@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from console.bench.detectors import Detectors, Finding
+from console.bench.attempts import VALID
+from console.bench.detectors import Detectors, Finding, alike
+from console.bench.figures.modes import told_by_class
 from console.bench.model import Judged
 from console.bench.rows import counted
 from console.commands.bench_text import clean, columns, laid_out, paragraph, path_text
-from console.outcomes.classes import SCORED, OutcomeClass
-from console.outcomes.meaning import CLASSES, rule_meaning
+from console.outcomes.classes import OutcomeClass
+from console.outcomes.meaning import class_meaning, rule_meaning
 
 if TYPE_CHECKING:
     from console.bench.session import Session
@@ -30,13 +32,17 @@ _SUMS = ("count", "positive", "zero")
 _TASKS_NAMED = 6
 _JOBS_NAMED = 12
 _RULES_NAMED = 3
+_EXAMPLES = 3
+"""Failures of one cause that are shown, none of them like another, and how many kinds of them are kept apart."""
+_KINDS = 1000
 
 
 class _Group:
-    """The trials of one class and cause: how many, and the first as an example."""
+    """The trials of one class and cause: how many, and an example of each kind of failure among them."""
 
     def __init__(self, example: Judged) -> None:
         self.example = example
+        self.kinds: dict[str, tuple[int, Judged]] = {}
         self.tasks: Counter[str] = Counter()
         self.rules: Counter[str] = Counter()
         self.count = self.positive = self.zero = 0
@@ -49,6 +55,15 @@ class _Group:
         self.zero += judged.reward is not None and judged.reward <= 0
         if _telling(judged) > _telling(self.example):
             self.example = judged
+        kind = alike(judged)
+        if judged.evidence.text and (kind in self.kinds or len(self.kinds) < _KINDS):
+            count, first = self.kinds.get(kind, (0, judged))
+            self.kinds[kind] = count + 1, max(first, judged, key=_telling)
+
+    def others(self) -> list[tuple[int, Judged]]:
+        """Examples of failures that are not like `example`, the most frequent first, each with how many there are."""
+        found = [of_kind for kind, of_kind in self.kinds.items() if kind != alike(self.example)]
+        return sorted(found, key=lambda of_kind: -of_kind[0])
 
 
 def triage_text(
@@ -127,15 +142,17 @@ def _table(groups: dict[tuple[OutcomeClass, str], _Group], width: int) -> Iterat
     for outcome in ORDER:
         found = [group for (one, _), group in groups.items() if one is outcome]
         if found:
-            graded = outcome in SCORED or any(group.positive for group in found)
+            graded = outcome in VALID or any(group.positive for group in found)
             count, positive, zero = (f"{sum(getattr(g, name) for g in found):,}" for name in _SUMS)
             rewards = f"{positive:>{wide}}{zero:>{wide}}" if graded else " " * 2 * wide
             line = f"{outcome.value:<{size}}{count:>8}{rewards}"
+            causes = {cause for one, cause in groups if one is outcome}
+            meaning = class_meaning(outcome, causes.pop() if len(causes) == 1 else "")
             if roomy:
-                yield from paragraph(CLASSES[outcome], width, f"{line}  ")
+                yield from paragraph(meaning, width, f"{line}  ")
             else:
                 yield line.rstrip()
-                yield from paragraph(CLASSES[outcome], width, "  ")
+                yield from paragraph(meaning, width, "  ")
 
 
 def _failures(groups: dict[tuple[OutcomeClass, str], _Group], width: int) -> Iterator[str]:
@@ -149,9 +166,24 @@ def _failures(groups: dict[tuple[OutcomeClass, str], _Group], width: int) -> Ite
         )
         yield from paragraph(_said(group.example.rule), width, "  ")
         yield from _example(group.example, width)
+        others = group.others()
+        for count, other in others[: _EXAMPLES - 1]:
+            yield from _example(other, width, f"in {counted(count, 'trial')}: ")
+        if len(others) >= _EXAMPLES:
+            more = counted(len(others) - _EXAMPLES + 1, "more kind")
+            yield f"    and {more} of failure: see --trials or --json"
+        if outcome is OutcomeClass.AGENT_FAILURE:
+            yield from paragraph(_reckoned(group), width, "  ")
         yield from paragraph(_others(group), width, "  ") if len(group.rules) > 1 else ()
         if group.count > 1:
             yield from paragraph(_task_list(group.tasks), width, "  tasks: ", "         ")
+
+
+def _reckoned(group: _Group) -> str:
+    """What the verifier wrote all the same, and what becomes of it."""
+    wrote = group.positive + group.zero
+    said = f"the verifier wrote a reward for {wrote:,} of them, {group.positive:,} above 0" if wrote else "no reward"
+    return f"{said}: {told_by_class(OutcomeClass.AGENT_FAILURE)}; by the exception's type in the other modes of tally"
 
 
 def _said(rule: str) -> str:
@@ -171,14 +203,14 @@ def _task_list(tasks: Counter[str]) -> str:
     return ", ".join(named) + (f", and {len(tasks) - _TASKS_NAMED} more" if len(tasks) > _TASKS_NAMED else "")
 
 
-def _example(judged: Judged, width: int) -> Iterator[str]:
-    """Where the evidence is, as a path that can be opened, and what it says."""
+def _example(judged: Judged, width: int, before: str = "") -> Iterator[str]:
+    """Where the evidence is, as a path that can be opened, and what it says, behind `before`."""
     evidence, trial = judged.evidence, judged.trial
     where = os.path.join(os.fspath(trial.path), evidence.file) if evidence.file else os.fspath(trial.path)
     place = f":{evidence.line}" if evidence.line is not None else ""
     sure = f"  ({judged.confidence.value} confidence)" if judged.confidence.value != "high" else ""
     if evidence.text:
-        yield from paragraph(f"{clean(evidence.text, 2 * width - 24)}{sure}", width, "  > ", "    ")
+        yield from paragraph(f"{before}{clean(evidence.text, 2 * width - 24)}{sure}", width, "  > ", "    ")
     yield f"    {path_text(where, width - 4 - len(place))}{place}"
 
 

@@ -11,14 +11,14 @@ CLASSES: dict[OutcomeClass, str] = {
     OutcomeClass.OUTPUT_LIMIT: "an answer hit its token limit and ended the agent; the verifier judged what was there",
     OutcomeClass.INFRASTRUCTURE: "something under the agent failed, not the agent: the trial says nothing about it",
     OutcomeClass.BAD_REWARD: "the agent ended, but there is no reward that can be believed",
-    OutcomeClass.AGENT_FAILURE: "the agent's own program failed, so its trial was not judged",
+    OutcomeClass.AGENT_FAILURE: "the agent's own program failed, and did not end by itself",
     OutcomeClass.CAPTURE_LOSS: "captured calls are missing, so the trial cannot be trained on",
     OutcomeClass.NO_LOGPROBS: "samples came without usable log-probs, so the trial cannot be trained on",
     OutcomeClass.NO_SAMPLES: "no model call was answered, so there is nothing to train on",
     OutcomeClass.CONFIGURATION: "the configuration is wrong; every further trial would fail like this one",
     OutcomeClass.CANCELLED: "somebody, or a rule of its group, stopped the trial",
     OutcomeClass.AMBIGUOUS: "the evidence contradicts itself",
-    OutcomeClass.UNREADABLE: "the trial's files cannot be read",
+    OutcomeClass.UNREADABLE: "there is no result to read: the trial is at work, was cut off, or its files are damaged",
 }
 
 RULES: dict[str, str] = {
@@ -67,7 +67,7 @@ RULES: dict[str, str] = {
     "type.quota": "the exception's type says that a quota or budget is used up",
     "type.extra": "the exception's type says that a package is not installed",
     "type.refusal": "the exception's type says that the model refused",
-    "type.unknown": "an exception of a type that no table has; such a trial is never scored",
+    "type.unknown": "an exception of a type that no table has: taken for a failure of the agent's own program",
     # --- the agent's exit ---
     "exit.not_found": "the agent's command was not found, and it had made no model call",
     "exit.killed": "the agent was killed by a signal",
@@ -105,10 +105,17 @@ RULES: dict[str, str] = {
     "engine.error": "the engine itself failed while it ran the trial",
 }
 
+_UNREADABLE = {
+    "running": "the trial is at work or waits for its turn, and has no result yet",
+    "incomplete": "the trial was cut off before it had a result",
+    "missing": "the trial was planned, and never began",
+}
+"""What the class says of the causes in which nothing is wrong with a file."""
+
 BENCH_RULES: dict[str, str] = {
     # --- whether there is a result ---
     "bench.incomplete": "there is no result: the trial was cut off",
-    "bench.running": "there is no result yet: the job runs",
+    "bench.running": "the trial is at work or waits for its turn: its job runs, and there is no result yet",
     "bench.corrupt": "the result cannot be parsed",
     "bench.too_large": "the result is larger than is read",
     "bench.permission": "the result may not be read",
@@ -151,6 +158,7 @@ BENCH_RULES: dict[str, str] = {
     "bench.work_done": "the agent had worked before the infrastructure failed",
     "bench.idle_suspected": "it failed at the idle limit of hosted sandboxes",
     "bench.idle_pass": "a reward without any work that shows",
+    "bench.exit_137": "an exit code that most often means that memory ran out",
     "bench.more_errors": "further exceptions were recorded behind the first",
     "bench.no_reward": "a user's rule would score a trial that has no reward",
     # --- a user's own ---
@@ -159,8 +167,10 @@ BENCH_RULES: dict[str, str] = {
 """Rules of triage, which has a job directory and no capture gateway."""
 
 
-def class_meaning(outcome: str) -> str:
-    """A sentence about the class; empty for one that is not known."""
+def class_meaning(outcome: str, cause: str = "") -> str:
+    """A sentence about the class, more exact for some causes; empty for a class that is not known."""
+    if outcome == OutcomeClass.UNREADABLE and cause in _UNREADABLE:
+        return _UNREADABLE[cause]
     return CLASSES[OutcomeClass(outcome)] if outcome in CLASSES else ""
 
 

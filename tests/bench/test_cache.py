@@ -234,7 +234,7 @@ def test_an_answer_in_words_goes_with_the_code_that_words_it(
 
     plain = words()
     assert words() == plain and list(directory.glob("*.answer"))
-    monkeypatch.setattr(bench_triage_text, "CLASSES", dict.fromkeys(OutcomeClass, "in other words"))
+    monkeypatch.setattr(bench_triage_text, "class_meaning", lambda *of: "in other words")
     assert words() == plain, "the very same code has been asked"
     with (package / "commands" / "bench_triage_text.py").open("a") as file:
         file.write("# in other words\n")

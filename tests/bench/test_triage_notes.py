@@ -52,6 +52,13 @@ def judged(tmp_path: Path):
     return make
 
 
+@pytest.mark.parametrize(("message", "noted"), [("command exited 137: Killed", True), ("command exited 1", False)])
+def test_a_killed_program_may_have_lacked_memory(judged, message: str, noted: bool) -> None:
+    found = judged(0.0, error=("RuntimeError", message))
+    assert (found.outcome.value, found.cause) == ("agent_failure", "crash")
+    assert ("memory" in found.notes.get("bench.exit_137", "")) is noted
+
+
 def timed_out(judged, tokens: int | None, **rest: Any) -> Judged:
     return judged(0.0, error=TIMEOUT, seconds={"agent": 3600}, tokens=(9_000, 0, tokens), **rest)
 

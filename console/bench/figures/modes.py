@@ -189,6 +189,27 @@ def decide(mode: Mode, row: Row) -> tuple[float | None, str]:
     return None, row.kind
 
 
+def told_by_class(outcome: OutcomeClass) -> str:
+    """What the modes that go by class make of trials of a class, in one line that names each of them."""
+    named: dict[Treat, list[str]] = {}
+    for mode in _ALL:
+        if mode.by_exception is None:
+            named.setdefault(mode.classes.get(outcome, Treat.OUT) if mode.error is None else mode.error, []).append(
+                mode.name
+            )
+    return "; ".join(f"{_TOLD[treat]} by {', '.join(names)}" for treat, names in named.items())
+
+
+_TOLD = {
+    Treat.VALUE: "counted with that reward, left out without one,",
+    Treat.VALUE_OR_ZERO: "counted with that reward, as 0 without one,",
+    Treat.PASS: "counted as 1 above 0, else as 0,",
+    Treat.ZERO: "counted as 0",
+    Treat.OUT: "left out",
+    Treat.UNDECIDED: "left out as undecided",
+}
+
+
 class Count(msgspec.Struct):
     """A mode's sums over attempts. `scores`: task to the scores of its attempts; `excluded`: class/cause to attempts
     that are left out; `undecided`: those of them that might have been anything, (class/cause, task) to their number."""
