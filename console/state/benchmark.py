@@ -7,6 +7,7 @@ the two modes here are those of the same name there.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -202,20 +203,24 @@ class _Curve:
                 self._times.append(moment)
                 self._shares.append(share)
             at_risk -= 1
-        self.mean = self._area(0.0)
+        # What lies under the curve from each step on, summed once: it is asked of every trial at work, at each paint.
+        self._areas = [self._shares[-1] * self._tail]
+        for at in range(len(self._times) - 1, 0, -1):
+            width = self._times[at] - self._times[at - 1]
+            self._areas.append(self._areas[-1] + self._shares[at - 1] * width)
+        self._areas.reverse()
+        self.mean = self._areas[0]
         second = self._shares[-1] * 2 * self._tail * (self._times[-1] + self._tail)
         for (begin, share), end in zip(zip(self._times, self._shares, strict=True), self._times[1:]):
             second += share * (end * end - begin * begin)
         self.variance = max(0.0, second - self.mean**2)
 
-    def _area(self, begin: float) -> float:
-        """Under the curve from `begin` on."""
-        area = self._shares[-1] * self._tail
-        for at, share in enumerate(self._shares[:-1]):
-            area += share * max(0.0, self._times[at + 1] - max(begin, self._times[at]))
-        return area
-
     def rest(self, age: float) -> float:
         """Seconds that a trial of that age is expected to go on."""
-        share = next((s for t, s in zip(reversed(self._times), reversed(self._shares)) if t <= age), 1.0)
-        return self._area(age) / share if share > 0 else 0.0
+        at = bisect_right(self._times, age) - 1
+        share = self._shares[at]
+        if share <= 0:
+            return 0.0
+        last = at == len(self._times) - 1
+        area = self._areas[at] if last else self._areas[at + 1] + share * (self._times[at + 1] - age)
+        return area / share

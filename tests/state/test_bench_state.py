@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections import Counter
 from pathlib import Path
+from types import FrameType
 
 import msgspec
 import pytest
@@ -227,6 +229,29 @@ def test_no_bound_is_below_zero() -> None:
     begin(view, 3, 500)
     found = benchmark.seconds_left(view.state, 500.0)
     assert found.low == 0.0 < found.likely < found.high
+
+
+def test_time_left_is_counted_in_one_pass_however_many_are_at_work() -> None:
+    """It is painted up to four times a second: 800 that ended times 200 at work would take longer than a paint may."""
+    view = begun(trials=1000, limit=200)
+    for n in range(800):
+        end(view, n, 1000.0, took=100.0 + n)
+    for n in range(800, 1000):
+        begin(view, n, 1000.0 - (n - 800) * 3)
+    lines = 0
+
+    def count(frame: FrameType, event: str, arg: object) -> object:
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        found = benchmark.seconds_left(view.state, 1000.0)
+    finally:
+        sys.settrace(before)
+    assert found is not None and found.likely > 0 and 0 < lines < 60 * 1000
 
 
 def test_short_trials_that_end_first_promise_no_more_than_is_so() -> None:
