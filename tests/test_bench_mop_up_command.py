@@ -63,6 +63,25 @@ def test_what_it_shows(shell: Shell, job: Path) -> None:
     assert all(cell_len(line) <= 80 for line in lines)
 
 
+@pytest.mark.parametrize("width", [46, 62, 80, 120])
+def test_why_an_attempt_is_left_out_is_there_to_its_end(
+    shell: Shell, job: Path, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setattr(bench_mop_up, "columns", lambda: width)
+    made = HarborJob(job.parent / "other", agent="nop", model=None, environment=BWRAP)
+    made.trial("tb/a-task-whose-name-is-rather-long", error=("AgentLoopError", "it went round in circles"))
+    made.trial("tb/dead", error=("SandboxError", "the sandbox was not found where " + "it had been left, " * 40))
+    _, out, _ = shell(made.write(), "--dry-run")
+    lines = out.splitlines()
+    assert all(cell_len(line) <= width for line in lines), out
+    left = " ".join(" ".join(lines[next(n for n, line in enumerate(lines) if line.startswith("left out")) :]).split())
+    for word in ("--class", "takes", "it"):
+        assert word in left.split("new job")[0].split(), out
+    assert "AGENT" not in out.split(), "one agent needs no column"
+    again = out.split("left out")[0]
+    assert again.count("it had been") < 12, "a text of others is not told to its end"
+
+
 def test_the_plan_as_json(shell: Shell, job: Path) -> None:
     before = tree_hash(job.parent)
     code, out, err = shell(job, "--dry-run", "--json")

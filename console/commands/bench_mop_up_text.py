@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
+
 from console.bench.rows import counted
 from console.commands.bench_text import clean, laid_out, paragraph, path_text
 from console.state.sanitize import sanitize
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 _LEFT_SHOWN = 40
 _CHANGES_SHOWN = 20
+_LEAST_TASK, _LEAST_WHY, _WHY_LINES = 16, 30, 4
+"""Cells of a task's name that tell it, cells and lines that the reason may take."""
 
 
 def plan_text(plan: Plan, width: int) -> Iterator[str]:
@@ -150,7 +154,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
 
 def _table(attempts: Sequence[Attempt], width: int, *, evidence: bool) -> Iterator[str]:
     """Attempts of one task that ended alike on one line."""
-    several = len({attempt.group for attempt in attempts}) > 1
+    several = len({(attempt.group.agent, attempt.group.model) for attempt in attempts}) > 1
     rows: dict[tuple[str, ...], list[Attempt]] = {}
     for attempt in sorted(attempts, key=lambda one: (one.kind, one.short, one.group)):
         who = " · ".join(part for part in (attempt.group.agent, attempt.group.model.rsplit("/", 1)[-1]) if part)
@@ -164,9 +168,30 @@ def _table(attempts: Sequence[Attempt], width: int, *, evidence: bool) -> Iterat
         said = f"({counted(mopped, 'mop-up')} failed) {said}" if mopped and evidence else said
         cells = (clean(task or "?", 40), str(len(found)), kind, *((clean(who, 30),) if several else ()), said)
         lines.append(cells)
-    yield from ("  " + line for line in laid_out(lines, width - 2, right=(1,)))
+    yield from ("  " + line for line in _with_why(lines, width - 2))
     if not evidence and len(rows) > _LEFT_SHOWN:
         yield f"  and {len(rows) - _LEFT_SHOWN} more lines of this kind: --dry-run --json has all"
+
+
+def _with_why(rows: Sequence[tuple[str, ...]], width: int) -> Iterator[str]:
+    """The last cell of a row is the answer: it is wrapped, and where there is little room it stands below the row."""
+    widths = [max(cell_len(row[at]) for row in rows) for at in range(len(rows[0]) - 1)]
+    widths[0] = max(widths[0], 8)  # the least that it is laid out in
+    taken = sum(widths) + 2 * len(widths)
+    least = taken - widths[0] + min(widths[0], _LEAST_TASK)
+    below = width - least < _LEAST_WHY
+    head = width if below else min(taken, width - _LEAST_WHY) - 2
+    room = width - 4 if below else width - head - 2
+    for number, (line, row) in enumerate(zip(laid_out([row[:-1] for row in rows], head, 0, (1,)), rows)):
+        said = paragraph(row[-1], max(8, room))
+        if len(said) > _WHY_LINES:
+            said = [*said[: _WHY_LINES - 1], clean(" ".join(said[_WHY_LINES - 1 :]), max(8, room))]
+        if below:
+            yield line
+            yield from (f"    {part}" for part in said if number)
+            continue
+        for at, part in enumerate(said):
+            yield f"{line}{' ' * (head - cell_len(line))}  {part}" if at == 0 else " " * (head + 2) + part
 
 
 def _jobs(plan: Plan, width: int) -> Iterator[str]:
