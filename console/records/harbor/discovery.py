@@ -20,6 +20,7 @@ from console.records.harbor.files import below, directory, shown, why
 DEPTH = 6
 DIRECTORIES = 50_000
 PROBLEMS = 100
+RUNS_NAMED = 4
 
 _HEAD = 256 << 10
 _OF_TRIAL = re.compile(rb'"(?:trial_name|trials_dir|trial_uri|task_checksum)"\s*:')
@@ -53,13 +54,22 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 def find_jobs(paths: Iterable[Path]) -> Found:
     """The jobs that the paths mean: each a job's directory, a directory of jobs, or a single trial's directory.
 
+    Directories of runs of ours, which lie beside the jobs of benchmarks and which `jobs/*` names, too, are left out
+    with one line of `problems`.
+
     Raises:
-        UsageError: a path that does not exist, is no directory or cannot be read, or holds no trial.
+        UsageError: a path that does not exist, is no directory or cannot be read, or holds no trial; none of the paths
+            is anything but the directory of a run.
     """
     search = _Search()
     for path in paths:
         search.name(Path(path))
     return search.found()
+
+
+def is_run(path: Path) -> bool:
+    """Whether a directory is that of a run of ours: it has a manifest and a journal. Raises PermissionError."""
+    return _there(path, "run.json") and _there(path, "journal")
 
 
 def trials_of(job: Path) -> Iterator[Path]:
@@ -124,6 +134,7 @@ class _Search:
         self.jobs: dict[tuple[int, int], Path] = {}
         self.only: dict[tuple[int, int], dict[tuple[int, int], Path]] = {}
         self.problems: list[str] = []
+        self._runs: list[Path] = []
         self._looked_at = 0
 
     def name(self, path: Path) -> None:
@@ -138,6 +149,9 @@ class _Search:
             if _is_lone_trial(real):
                 self._trial(real)
             elif not self._job(real) and not self._below(real):
+                if is_run(real):
+                    self._runs.append(path)
+                    return
                 said = self.problems[before:]
                 more = f" ({said[0]})" if said else ""
                 raise UsageError(f"{shown(path)} holds no trial of a Harbor job{more}: {_LOOKS}")
@@ -149,6 +163,15 @@ class _Search:
             raise UsageError(f"{shown(path)} is no path") from None
 
     def found(self) -> Found:
+        """Everything that was named. Raises UsageError where that is nothing but directories of runs."""
+        if self._runs and not (self.jobs or self.only):
+            run = self._runs[0]
+            raise UsageError(f"{shown(run)} is the directory of a run, not of its job: {_job_beside(run)}")
+        if self._runs:
+            names = ", ".join(shown(run) for run in self._runs[:RUNS_NAMED])
+            more = f" and {len(self._runs) - RUNS_NAMED} more" if len(self._runs) > RUNS_NAMED else ""
+            what = "the directory of a run, no job's" if len(self._runs) == 1 else "directories of runs, no jobs'"
+            self.problems.insert(0, f"{names}{more}: {what}; left out")
         jobs = dict(self.jobs)
         only: dict[Path, tuple[Path, ...]] = {}
         for key, trials in self.only.items():
@@ -237,6 +260,13 @@ class _Search:
     def _problem(self, text: str) -> None:
         if len(self.problems) <= 10 * PROBLEMS:
             self.problems.append(text)
+
+
+def _job_beside(run: Path) -> str:
+    """What to name instead of a run's directory."""
+    stem, found, _ = run.name.rpartition(".run")
+    job = run.with_name(stem) if found and stem else None
+    return f"name {shown(job)}" if job is not None and job.is_dir() else "name the directory that holds the trials"
 
 
 def _is_lone_trial(path: Path) -> bool:

@@ -299,3 +299,35 @@ def test_nothing_is_written(tmp_path):
     assert tree_hash(tmp_path) == before
     put(job.trials[0] / "result.json", "[")
     assert tree_hash(tmp_path) != before
+
+
+def run_directory(path):
+    put(path / "run.json", {"schema": 1})
+    put(path / "journal" / "000000000001.jsonl.zst", b"x")
+    put(path / "options.json", {"job": {"job_name": "a"}})
+    return path
+
+
+def test_directories_of_runs_that_a_shells_pattern_names_too_are_left_out_and_told(tmp_path):
+    job = HarborJob(tmp_path / "a")
+    job.trial("org/x", 1.0)
+    job.write()
+    runs = [run_directory(tmp_path / f"a.run{end}") for end in ("", "-2", "-3", "-4", "-5")]
+    found = find_jobs([job.path, *runs])
+    assert found.jobs == (job.path,)
+    assert found.problems == (f"{', '.join(map(str, runs[:4]))} and 1 more: directories of runs, no jobs'; left out",)
+    assert find_jobs([runs[0], job.trials[0]]).problems == (f"{runs[0]}: the directory of a run, no job's; left out",)
+    with pytest.raises(UsageError, match=r"a\.run is the directory of a run, not of its job: name .*/a$"):
+        find_jobs([runs[0]])
+    with pytest.raises(UsageError, match="name the directory that holds the trials"):
+        find_jobs([run_directory(tmp_path / "other")])
+    with pytest.raises(UsageError, match="holds no trial"):
+        find_jobs([job.path, put(tmp_path / "b" / "run.json", "{}").parent])
+
+
+def test_trials_in_the_directory_of_a_run_are_found(tmp_path):
+    run = run_directory(tmp_path / "run")
+    job = HarborJob(run / "trials")
+    job.trial("org/x", 1.0)
+    job.write()
+    assert find_jobs([run]).jobs == (job.path,)
