@@ -14,6 +14,7 @@ from console.cli import run as quarterdeck
 from console.control.registry import register
 from console.control.runs import run_at
 from console.headless import follow_headless
+from console.headless.benchmark import trial_text
 from console.headless.output import Reporter
 from console.headless.status import status_line, status_lines, status_record
 from console.journal import events as ev
@@ -163,3 +164,10 @@ def test_runs_and_ctl_tell_it(over: Path, capsys) -> None:
     assert quarterdeck(["ctl", "groups", "--run", str(over)]) == 0
     groups = capsys.readouterr().out
     assert "graded  reward" in groups and "kept" not in groups
+
+
+def test_no_trial_took_no_time() -> None:
+    view = begun(trials=1)
+    end(view, 0, 101.0, took=0.2)
+    group = view.state.groups[0]
+    assert " in <1 s;" in trial_text(view.state, group, group.trials[0], None)

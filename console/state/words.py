@@ -15,7 +15,9 @@ def plural(number: int, word: str, ending: str = "s") -> str:
 
 
 def span(seconds: float) -> str:
-    """A length of time in one unit."""
+    """A length of time in one unit, never 0 of it."""
+    if seconds < 0.5:
+        return "<1 s"
     if seconds < 100:
         return f"{seconds:.0f} s"
     if seconds < 100 * 60:

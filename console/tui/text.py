@@ -133,6 +133,11 @@ def clock(seconds: float | None) -> str:
     return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
 
 
+def lasted(seconds: float | None) -> str:
+    """A duration that is over, as `clock` has it; <1 s is no nothing."""
+    return "<1s" if seconds is not None and 0 <= seconds < 1 else clock(seconds)
+
+
 def short_time(seconds: float | None) -> str:
     """A duration in at most five characters: 41ms, 2.4s, 7m41, 2h40, 3d04."""
     if seconds is None:

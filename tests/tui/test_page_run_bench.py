@@ -308,6 +308,25 @@ async def test_config_and_alarms_have_what_a_benchmark_has(bench: Path) -> None:
         assert word not in text, word
 
 
+def test_no_figure_is_bare_and_no_time_is_told_twice(bench: Path) -> None:
+    desk, _ = live(bench)
+    group, trial = next((g, t) for g in desk.state.groups.values() for t in g.trials if t.phase == "agent")
+    desk.selection.group, desk.selection.trial, desk.selection.pinned = group.group, trial.trial, True
+
+    def row() -> str:
+        return next(one for one in screen(desk, 80, 24) if "▸ agent  " in one)
+
+    assert "164k tok  " in "\n".join(screen(desk, 80, 24))
+    assert row().split()[-1] == "07:18" and " for " not in row()
+    trial.started -= 60.0  # its sandbox took a minute: then both times say something
+    assert row().split()[-3:] == ["for", "07:17", "08:18"]
+    done = next(t for t in group.trials if t.phase == "done")
+    desk.selection.trial = done.trial
+    done.seconds = {"environment": 0.3, "agent": 99.5, "total": 99.8}
+    text = "\n".join(screen(desk, 200, 60))
+    assert "<1s" in text and "01:39" in text and "99.5s" not in text and "300ms" not in text
+
+
 def test_what_is_saved_as_csv_is_a_row_a_trial(over: Path, tmp_path: Path) -> None:
     desk, _ = live(over)
     save(desk, tmp_path / "shown.csv")

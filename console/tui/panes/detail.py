@@ -16,7 +16,7 @@ from console.tui.event_log import Entry
 from console.tui.glyphs import SIGNS, kind_of, sign_text
 from console.tui.panes.trials import meaning
 from console.tui.picture import Scene
-from console.tui.text import Line, Span, clock, count, fit, line, number, short_time, width, wrap
+from console.tui.text import Line, Span, clock, count, fit, lasted, line, number, short_time, width, wrap
 
 _EVIDENCE_ROWS = 40
 _NAME = 10
@@ -115,8 +115,9 @@ def why(scene: Scene, subject: Subject, entries: Sequence[Entry], cells: int) ->
         out += [row for text in shown for row in wrap(text, cells)]
     out.append(())
     if trial.seconds:
-        parts = [f"{sanitize(k, limit=20)} {short_time(v)}" for k, v in trial.seconds.items()]
-        out += _row("seconds", ", ".join(parts), cells)
+        words = lasted if scene.bench else short_time
+        parts = [f"{sanitize(k, limit=20)} {words(v)}" for k, v in trial.seconds.items()]
+        out += _row("time" if scene.bench else "seconds", ", ".join(parts), cells)
     out += _captured(trial, cells)
     if trial.trial_dir:
         out += _row("files", sanitize(trial.trial_dir, limit=1000), cells)

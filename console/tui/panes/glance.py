@@ -16,7 +16,7 @@ from console.tui.glyphs import SIGNS, kind_of, sign_text
 from console.tui.panes.bench import money
 from console.tui.panes.trials import elapsed, meaning
 from console.tui.picture import Scene
-from console.tui.text import Line, Span, cell, clock, count, line, number, short_time, wrap
+from console.tui.text import Line, Span, cell, clock, count, lasted, line, number, short_time, wrap
 
 _LABEL = 12
 _EVIDENCE_ROWS = 8
@@ -123,7 +123,7 @@ def _times(scene: Scene, trial: TrialState, cells: int) -> list[Line]:
         out.append(
             line(
                 Span(cell(name, _LABEL), "muted"),
-                Span(f"{short_time(value):>7}  "),
+                Span(f"{lasted(value) if scene.bench else short_time(value):>7}  "),
                 Span(scene.marks.full * bar, "accent"),
             )
         )

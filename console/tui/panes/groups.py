@@ -160,8 +160,8 @@ class _Table:
         self.id = max(len(f"g{g.group + 1}") for g in groups)
         most = max(len(g.trials) for g in groups)
         self.done = 2 * len(str(most)) + 1
-        self.note = 10 if cells < 100 else 22
-        self.sd, self.tokens = 8, 5
+        self.note = 22 if cells >= 100 else 8 if scene.bench else 10
+        self.sd, self.tokens = 8, 9 if scene.bench else 5
         self.time = 5 if all(self._age(g) < 3600 for g in groups) else 7
         fixed = 2 + self.id + 1 + 1 + 2 + self.done + 2 + 6 + 2 + self.time
         room = max(8, cells - fixed - _TASK_MIN)
@@ -207,7 +207,7 @@ class _Table:
             text = cell(f"sd {number(group.reward_std, 2)}", self.sd - 1).rstrip()
             spans += [Span("  " + text), Span(f"{'=' if flat else ' ':<{self.sd - len(text)}}", "limit")]
         if self.tokens:
-            spans.append(Span(f"  {count(tokens):>{self.tokens}}"))
+            spans.append(Span(f"  {count(tokens):>5}{' tok' if scene.bench else ''}"))
         spans.append(Span(f"  {clock(self._age(group)):>{self.time}}"))
         if self.note:
             note = self._note(group)

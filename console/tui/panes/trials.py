@@ -12,6 +12,8 @@ from console.tui.text import Line, Span, cell, clock, count, fit, number, restyl
 WIDE = 76
 REUSED, STOOD = "reused", "stood"
 """Of a trial that ended under an engine before and counts again after a resume; of a benchmark, in a job before."""
+_SAME_TIME = 10.0
+"""Seconds by which a phase must have begun after its try for both times to be told."""
 _STALE_COUNTS = 20.0
 """Seconds after which the last report on open calls says nothing about now."""
 _LABELS = {
@@ -123,9 +125,11 @@ class TrialRows:
         if trial.phase == "agent" and not scene.bench:
             idle = clock(scene.now - trial.last_event) if trial.last_event else "--"
             text = f"{'idle' if kind == 'stalled' else self.calling or 'idle'} {idle}"
+        elif scene.bench and (elapsed(trial, scene.now) or 0.0) - (scene.now - trial.phase_since) < _SAME_TIME:
+            text = ""  # the last column has it
         else:
             text = f"for {clock(scene.now - trial.phase_since)}"
-        return Span(text + self._try(trial), "limit" if kind == "stalled" else "muted")
+        return Span((text + self._try(trial)).strip(), "limit" if kind == "stalled" else "muted")
 
     def _try(self, trial: TrialState, always: bool = False) -> str:
         if not trial.try_ and not always:
