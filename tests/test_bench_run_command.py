@@ -246,6 +246,20 @@ def test_going_on_asks_before_it_deletes_and_keeps_what_is_finished(ran: Ran) ->
     assert os.path.isdir(f"{job}.run-2/journal")
 
 
+def test_ended_trials_are_judged_by_the_users_rules_too(ran: Ran) -> None:
+    rules = ran.root / "mine.toml"
+    rules.write_text('[[override]]\ntrial = "*note-write__*"\nclass = "infrastructure"\ncause = "api"\nwhy = "mine"\n')
+    done = ran.again("--headless", "--job-name", "ruled", "-i", "note-write", "--rules", str(rules))
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(line["class"], line["rule"]) for line in lines if line["type"] == "trial"] == [
+        ("infrastructure", "user.override")
+    ], done.stderr
+    assert "1 of 1 attempt without a usable grade (1 infrastructure/api)" in done.stderr
+    assert f"quarterdeck bench mop-up --rules {rules} {ran.root}/jobs/ruled runs it again" in done.stderr
+    rules.write_text("[[rule]]\n")
+    assert ran.again("--plain", "--job-name", "other", "--rules", str(rules)).returncode == 2
+
+
 def test_a_run_that_nobody_watches_is_told_by_its_name(ran: Ran) -> None:
     from console.control.runs import run_at
 

@@ -29,28 +29,30 @@ def command(name: str, job_dir: Path | str, *words: str) -> str:
     return sanitize(shlex.join(["quarterdeck", "bench", name, *words, str(job_dir)]), limit=4000)
 
 
-def plan_of_rest(job_dir: Path) -> Plan | None:
+def plan_of_rest(job_dir: Path, rules: str = "") -> Plan | None:
     """What a mop-up would run now; None where none is possible: a process is at work, or there is no job yet."""
     from console.bench.mop_up.choice import Wish
     from console.bench.mop_up.plan import make_plan
+    from console.bench.rules.user import load_rules
 
     with contextlib.suppress(UsageError):
-        return make_plan([job_dir], Wish())
+        return make_plan([job_dir], Wish(), rules=load_rules(Path(rules)) if rules else None)
     return None
 
 
-def say_what_is_left(job_dir: Path) -> None:
+def say_what_is_left(job_dir: Path, rules: str = "") -> None:
     """On standard error, when a run has ended: what stands without a usable grade, and the command that runs it."""
-    plan = plan_of_rest(job_dir)
-    said = "" if plan is None else left_text(plan, job_dir)
+    plan = plan_of_rest(job_dir, rules)
+    said = "" if plan is None else left_text(plan, job_dir, rules)
     if said:
         with contextlib.suppress(OSError):  # the terminal may be gone
             sys.stderr.write(f"quarterdeck: {said}\n")
             sys.stderr.flush()
 
 
-def left_text(plan: Plan, job_dir: Path) -> str:
-    """One line; "" when every attempt says something of the agent."""
+def left_text(plan: Plan, job_dir: Path, rules: str = "") -> str:
+    """One line; "" when every attempt says something of the agent. rules: the file that the plan was made by."""
+    words = ("--rules", rules) if rules else ()
     chosen, other = plan.choice.chosen, [one for one in plan.choice.left if one.outcome not in VALID]
     number = len(chosen) + len(other) + plan.lost
     if not number:
@@ -58,7 +60,9 @@ def left_text(plan: Plan, job_dir: Path) -> str:
     of = plan.choice.standing + len(chosen) + len(plan.choice.left) + plan.lost
     nowhere = [f"{plan.lost} of which nothing is on disk"] if plan.lost else []
     kinds = ", ".join([*_kinds([*chosen, *other]), *nowhere])
-    said = f"{number} of {counted(of, 'attempt')} without a usable grade ({kinds}): {command('mop-up', job_dir)}"
+    said = (
+        f"{number} of {counted(of, 'attempt')} without a usable grade ({kinds}): {command('mop-up', job_dir, *words)}"
+    )
     if not chosen:
         return f"{said} --dry-run says what they would take"
     return f"{said} runs {'it' if number == 1 else 'them' if number == len(chosen) else f'{len(chosen)} of them'} again"
@@ -116,9 +120,9 @@ def mopped_lines(prediction: Prediction) -> tuple[list[str], int]:
     ], twice
 
 
-def told_before(prediction: Prediction) -> list[str]:
+def told_before(prediction: Prediction, rules: str = "") -> list[str]:
     """What stays ungraded in a job that goes on, as lines for standard error."""
-    plan = plan_of_rest(Path(prediction.job_dir))
+    plan = plan_of_rest(Path(prediction.job_dir), rules)
     return [] if plan is None else list(kept_lines(plan, prediction, columns()))
 
 

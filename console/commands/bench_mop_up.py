@@ -205,6 +205,7 @@ def _options(args: argparse.Namespace, plan: Plan, job: PlannedJob) -> BenchOpti
         parent=str(plan.family.root),
         mop_up=job.number,
         most_trials=job.trials,
+        rules=str(args.rules.resolve()) if args.rules else "",
     )
 
 

@@ -75,7 +75,18 @@ def _options(args: argparse.Namespace) -> BenchOptions:
         name=args.name or job["job_name"],
         throttle=args.throttle,
         early_stop=not args.no_early_stop,
+        rules=_rules(args.rules),
     )
+
+
+def _rules(path: Path | None) -> str:
+    """Where the rule file is, "" for none. Raises UsageError for what is wrong in it."""
+    if path is None:
+        return ""
+    from console.bench.rules.user import load_rules
+
+    load_rules(path)
+    return str(path.resolve())
 
 
 def _job(args: argparse.Namespace, path: Path) -> dict[str, Any]:
@@ -157,7 +168,7 @@ def _goes_on(options: BenchOptions) -> Prediction:
     prediction = predict(job_dir, config=hide(options.job, os.environ).job)
     mop_ups, twice = mopped_lines(prediction)
     lines = [*continue_lines(prediction, columns()), *mop_ups]
-    sys.stderr.write("\n".join([*lines, *told_before(prediction)]) + "\n")
+    sys.stderr.write("\n".join([*lines, *told_before(prediction, options.rules)]) + "\n")
     instead = f"run what is missing in a job of its own: quarterdeck bench mop-up {sanitize(str(job_dir))}"
     if prediction.refusal is not None:
         raise UsageError(f"{job_dir}: Harbor would refuse to go on: {prediction.refusal.why}; {instead}")
@@ -221,6 +232,7 @@ def _parser() -> Parser:
     watching.add_argument(
         "--run-dir", type=Path, metavar="DIR", help="where the journal goes; JOBS_DIR/JOB_NAME.run unless given"
     )
+    watching.add_argument("--rules", type=Path, metavar="FILE", help="your own rules, as bench triage takes them")
     policy = parser.add_argument_group("what follows when trials fail")
     policy.add_argument(
         "--throttle",

@@ -97,7 +97,7 @@ def start_benchmark(
     say_places(found.options)
     code = watch_benchmark(found.options, watch, look)
     if watch != "detach" and not found.options.parent:  # a mop-up says itself what it brought
-        say_what_is_left(Path(found.options.job_dir))
+        say_what_is_left(Path(found.options.job_dir), found.options.rules)
     return code
 
 

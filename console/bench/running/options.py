@@ -25,6 +25,7 @@ class BenchOptions(msgspec.Struct, kw_only=True, frozen=True):
             something is said or done, 0 to 1; least: trials at once below which throttling never goes.
         early_stop: end the job when everything fails in the same way; early_stop_trials: finished trials before that.
         parent: job directory that a mop-up belongs to, empty for none; mop_up: its number, from 1; 0 for none.
+        rules: a user's rule file, absolute, by which ended trials are judged as well; empty for none.
         most_trials: that the job may have: where Harbor plans more, the run ends before one of them begins; 0 for any.
     """
 
@@ -42,6 +43,7 @@ class BenchOptions(msgspec.Struct, kw_only=True, frozen=True):
     early_stop_trials: int = 8
     parent: str = ""
     mop_up: int = 0
+    rules: str = ""
     most_trials: int = 0
 
     @property

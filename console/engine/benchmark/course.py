@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from console.bench.rules.user import load_rules
 from console.bench.running.options import BenchOptions
 from console.engine.benchmark.dispatch import Dispatch
 from console.engine.benchmark.early import EarlyStop
@@ -51,6 +52,9 @@ class Course:
 
     Args:
         emit: appends an event; end: ends the run for a cause.
+
+    Raises:
+        UsageError: the rule file of the options is none.
     """
 
     def __init__(
@@ -68,7 +72,8 @@ class Course:
             options.throttle, most, options.least, options.infra_window, options.infra_share
         )
         self._early: EarlyStop | None = None
-        self._judge = Judge(Path(options.job_dir))
+        self._rules = load_rules(Path(options.rules)) if options.rules else None
+        self._judge = Judge(Path(options.job_dir), self._rules)
         self._judging: set[asyncio.Task[Any]] = set()
         self._failed: JobFailed | None = None
         self._began = time.monotonic()
@@ -106,7 +111,7 @@ class Course:
         """Harbor waits until it is told that trials may begin."""
         self._harbor.send(Gate(limit=0))  # it is heard, however long what stands takes to be judged
         self._harbor.forget_config()
-        self._judge = Judge(Path(plan.job_dir))
+        self._judge = Judge(Path(plan.job_dir), self._rules)
         trials = Trials(self._emit, plan)
         self.dispatch.planned(plan.concurrency)
         self._throttle.most = min(self._throttle.most, plan.concurrency)

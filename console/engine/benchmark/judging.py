@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from console.bench.model import Judged
+from console.bench.rules.user import UserRules
 from console.bench.triage import judge
 from console.journal import events as ev
 from console.outcomes.classes import SCORED, OutcomeClass
@@ -17,13 +18,13 @@ from console.records.harbor.trials import read_trial
 class Judge:
     """Judges the trials of one job while it runs. `look` reads files and takes milliseconds: not on the event loop."""
 
-    def __init__(self, job_dir: Path) -> None:
-        self._job_dir = job_dir
+    def __init__(self, job_dir: Path, rules: UserRules | None = None) -> None:
+        self._job_dir, self._rules = job_dir, rules
         self._job = JobRecord(path=job_dir, name=job_dir.name, running=True)
 
     def look(self, name: str) -> Judged:
         """The verdict on a trial as its directory is now. Raises nothing for what lies in it."""
-        return judge(read_trial(self._job_dir, self._job_dir / name), None, self._job)
+        return judge(read_trial(self._job_dir, self._job_dir / name), self._rules, self._job)
 
     def ended(self, name: str) -> bool:
         """Whether the trial has a result."""
