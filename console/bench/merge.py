@@ -2,8 +2,8 @@
 
 Trials belong together by agent, model, dataset, short task name and checksum. What differs in agent, model or dataset
 stays apart. Within a job Harbor's repeats are attempts of their own, told apart by when they began; trials of a later
-job are further tries, placed as `TaskAttempts.place` says. A mop-up job comes after its parent, other jobs are ordered
-by their first trial. Nothing on disk is touched.
+job are further tries, placed as `TaskAttempts.place` says. A mop-up job comes after its parent and adds no attempt to
+its plan; other jobs are ordered by their first trial. Nothing on disk is touched.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ def merge(rows: Iterable[Row], jobs: Iterable[JobRecord] = (), rule: str = DEFAU
     for row in rows:
         by_group[row.group].append(row)
     plans = _plans(records, rows)
+    notices += _silent_agents(records, rows)
     groups = [_Merger(group, by_group[group], records, lineages, plans, rule).merged() for group in sorted(by_group)]
     if len(groups) > 1:
         names = "; ".join(" · ".join((g.agent or "?", g.model or "?", g.dataset or "?")) for g in sorted(by_group)[:4])
@@ -138,6 +139,28 @@ def _plans(records: dict[str, JobRecord], rows: list[Row]) -> dict[tuple[str, Id
             continue
         plans.update({(name, group): planned // shares for group in found})
     return plans
+
+
+def _silent_agents(records: dict[str, JobRecord], rows: list[Row]) -> list[Notice]:
+    """Agents that a job planned and of which nothing is on disk: no group shows that they are missing."""
+    seen: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for row in rows:
+        seen[row.job].add((row.group.agent, row.group.model))
+    notices = []
+    for name, found in seen.items():
+        agents = records[name].config.get("agents") if name in records else None
+        planned = {
+            (str(agent.get("name") or agent.get("import_path")), str(agent.get("model_name")))
+            for agent in (agents if isinstance(agents, list) else ())
+            if isinstance(agent, dict)
+        }
+        silent = len(planned) - len(found)
+        if silent > 0:
+            said = f"{counted(silent, 'agent')} of the {len(planned)} of job {name} left nothing on disk: no figure"
+            notices.append(
+                Notice(code="merge.agents", text=f"{said} shows what is missing of {'it' if silent == 1 else 'them'}")
+            )
+    return notices
 
 
 class _Merger:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,11 @@ def only_group(*jobs: Path) -> GroupTally:
     return group
 
 
+def merged_notices(*jobs: Path) -> list[str]:
+    session = Session(jobs)
+    return [f"{one.code} {one.text}" for one in tally(session.judged(), session.jobs).notices]
+
+
 MODEL = "openai/Qwen/Qwen3.8-27B-FP8"
 
 
@@ -100,6 +106,25 @@ def test_agents_of_one_job_are_told_apart(tmp_path: Path) -> None:
     session = Session([job])
     groups = tally(session.judged(), session.jobs).groups
     assert [(group.agent, group.attempts, group.planned) for group in groups] == [("mixed", 3, 4), ("other", 3, 4)]
+
+
+def test_an_agent_that_left_nothing_is_told_and_mopped_up(tmp_path: Path) -> None:
+    made = own(tmp_path / "job")
+    other = {"name": None, "import_path": "own_agents:Other"}
+    for task in TASKS[:2]:
+        made.trial(task, 1.0, agent_config=MIXED)
+    gone = [made.trial(task, agent_config=other, result=False) for task in TASKS[:2]]  # in the lock they stay
+    base = made.job_config()["agents"][0]
+    job = made.write(finished=False, config={"agents": [base | MIXED, base | other]})
+    assert not [one for one in merged_notices(job) if one.startswith("merge.agents")]
+    for path in gone:
+        shutil.rmtree(path)
+    assert only_group(job).planned == 2
+    assert any("1 agent of the 2 of job" in one for one in merged_notices(job))
+    plan = make_plan([job], Wish())
+    assert [(one.short, one.agent, one.cause) for one in plan.choice.chosen] == [
+        (task, 1, "missing") for task in TASKS[:2]
+    ]
 
 
 def test_an_option_that_names_the_agent_tells_two_of_one_class_apart(tmp_path: Path) -> None:
@@ -151,6 +176,10 @@ def test_a_mop_up_chooses_nothing_that_is_done_and_counts_tries_without_a_result
     assert (chosen.short, chosen.tries, chosen.passes) == (TASKS[2], 3, 2)
     assert (plan.choice.standing, plan.choice.left, plan.lost) == (3, (), 0)
     assert make_plan([parent], Wish(ceiling=2)).choice.chosen == ()
+    run = put(tmp_path / "job-mop-up-1.run" / "run.json", "{}").parent
+    (run / "journal").mkdir()
+    everything = sorted(path for path in tmp_path.iterdir() if path.name.startswith("job"))
+    assert run in everything and make_plan(everything, Wish()).choice == plan.choice
 
 
 def test_what_is_kept_does_not_outlive_what_other_trials_tell(tmp_path: Path) -> None:

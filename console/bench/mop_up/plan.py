@@ -24,6 +24,7 @@ from console.bench.rows import Identity, read_rows
 from console.bench.rules.user import UserRules
 from console.bench.session import Heard, Session
 from console.errors import UsageError
+from console.records.harbor.discovery import is_run
 from console.records.harbor.files import shown
 
 type Live = Callable[[Path], bool]
@@ -123,8 +124,8 @@ def _named(dirs: Sequence[Path]) -> tuple[Family, tuple[Path, ...]]:
     known = {os.path.realpath(path) for path in (family.root, *(each.path for each in family.mop_ups))}
     others: dict[Path, None] = {}
     for path in dirs[1:]:
-        if os.path.realpath(path) in known:
-            continue
+        if os.path.realpath(path) in known or (path.is_dir() and is_run(path)):
+            continue  # a shell's pattern names the directories of runs, too, which lie beside their jobs
         if not isinstance(read_lineage(path), LineageError | None):
             raise UsageError(f"{shown(path)}: is the mop-up of another job than {shown(family.root)}")
         others[family_of(path).root] = None
@@ -152,7 +153,9 @@ def _attempts(session: Session, family: Family, others: Sequence[Path], source: 
     again = [*(str(each.path) for each in family.mop_ups), *(str(path) for path in others)]
     attempts = attempts_of(merged, noted.notes, again)
     missing = sum(group.missing for group in merged.groups)
-    found = _never_begun(attempts, source) if missing or not merged.groups else []
+    # An agent that left nothing has no group to be missing from.
+    seen = {(group.group.agent, group.group.model) for group in merged.groups}
+    found = _never_begun(attempts, source) if missing or len(seen) < len(source.agents) else []
     return [*attempts, *found], max(0, missing - len(found))
 
 
