@@ -20,7 +20,7 @@ def test_it_opens_answers_keys_and_leaves_the_terminal_clean(terminal, tmp_path:
     first_job(tmp_path / "a")
     second_job(tmp_path / "b")
     term = terminal(CLI, "bench", "look", str(tmp_path / "a"), "--against", str(tmp_path / "b"))
-    term.see("Did B beat A", "warnings: read them first", "Tasks on which they differ")
+    term.see("Did B beat A", "4 warnings: read", "Tasks on which they differ")
     term.press("\x1b")
     term.see("infrastructure/sandbox", "About it")
     term.press(":goto bad\r")
