@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from console.bench.model import Evidence, Judged
 from console.bench.rules.user import UserRules
 from console.bench.triage import judge
@@ -59,6 +61,9 @@ def look_close(seen: Seen, job: JobRecord | None, rules: UserRules | None) -> Cl
     """Read a trial again. What cannot be read is part of the answer."""
     path = Path(seen.path)
     judged = judge(read_trial(Path(seen.row.job), path), rules, job)
+    # A trial without a result does not know its agent's name; those that were read with it told it.
+    agent = seen.row.group.agent or judged.trial.agent
+    judged = msgspec.structs.replace(judged, trial=msgspec.structs.replace(judged.trial, agent=agent))
     return Close(judged, excerpt(path, judged.evidence), tuple(_sizes(path, (*_OTHERS, *agent_texts(path)))))
 
 
@@ -88,7 +93,9 @@ def excerpt(path: Path, evidence: Evidence, around: int = AROUND) -> Excerpt:
         return Excerpt(evidence.file)
     lines = read.text.split("\n")
     wanted = " ".join(evidence.text.strip("…").split())[:120]
-    at = next((i for i in reversed(range(len(lines))) if wanted and wanted in " ".join(lines[i].split())), -1)
+    # The evidence quotes no key, so the lines are compared without theirs.
+    said = (" ".join(str(redact(one)).split()) for one in reversed(lines))
+    at = next((len(lines) - 1 - back for back, one in enumerate(said) if wanted and wanted in one), -1)
     low = max(0, (at if at >= 0 else len(lines)) - around)
     some = lines[low : (at if at >= 0 else len(lines)) + around + 1]
     first = None if read.first_line is None else read.first_line + low

@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from harbor_jobs import HarborJob
 from look_jobs import DEAD, KEY, NO_TOOLS, WORK
@@ -52,6 +53,19 @@ def test_a_line_that_is_not_there_any_more(tmp_path: Path) -> None:
     assert excerpt(tmp_path, Evidence(file="agent/gone.txt", line=1)).lines == ()
     assert excerpt(tmp_path, Evidence(file="/etc/hostname", line=1)).lines == ()
     assert excerpt(tmp_path / "gone", Evidence(file="agent/out.txt", line=1)).lines == ()
+
+
+def test_a_line_is_found_again_though_its_evidence_quotes_no_key(tmp_path: Path) -> None:
+    write(tmp_path, [*(["x" * 900] * 40), "refused: sk-proj-abcdefghijklmnop1234 is no key"])
+    found = excerpt(tmp_path, Evidence(file="agent/out.txt", text="refused: [redacted] is no key"))
+    assert found.at >= 0 and found.lines[found.at] == "refused: [redacted] is no key"
+
+
+def test_a_trial_without_a_result_has_the_agent_of_its_group(survey: Survey) -> None:
+    seen = seen_in(survey, "task-17")
+    group = msgspec.structs.replace(seen.row.group, agent="mixed")
+    named = msgspec.structs.replace(seen, row=msgspec.structs.replace(seen.row, group=group))
+    assert re.search(r"agent +mixed", text_of(named)) and not re.search(r"agent +mixed", text_of(seen))
 
 
 def test_no_link_is_followed(tmp_path: Path) -> None:
