@@ -40,4 +40,5 @@ def test_nothing_is_corrupt_and_the_last_resume_completes_with_nothing_trained_t
 
 def test_what_no_disk_took_is_not_in_the_journal(case: Case) -> None:
     ends = [fold(Journal(end.run_dir / "journal").events()).state for end in case.ends]
-    assert [(state.status, state.exit_code) for state in ends] == [("failed", 7), ("live", None)]
+    assert [state.exit_code for state in ends] == [7, None] and ends[0].status == "failed"
+    assert ends[1].status in ("live", "stopping"), "that it began to end is a short line, for which there may be room"

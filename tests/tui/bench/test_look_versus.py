@@ -109,7 +109,7 @@ def test_without_marks_it_is_the_usual_choice(two_jobs: Path, survey: Survey) ->
     text = text_of(found)
     assert "nothing marked" in text and "5 attempts of 5 tasks" in text
     assert "a result: the agent had its time" in text and "--mended" in text
-    assert "12 completed attempts stand" in text and "a-mop-up-1: 5 trials" in text
+    assert "12 completed attempts stand" in text and "a-mop-up-1: 5 trials" in text_of(found, 300)
     assert the_one([found]) is found
 
 
@@ -159,7 +159,7 @@ def test_a_mop_up_belongs_to_its_parent_and_two_runs_are_two(tmp_path: Path) -> 
                             "attempts": {"org/x": 1}, "pass": 1})  # fmt: skip
     side = reader_of([job.path, again.path]).read().side
     (found,) = mop_ups(side, {str(path) for path in again.trials}, cache=False)
-    assert found.root == job.path and chosen(found) == ["x"] and "a-mop-up-2" in text_of(found)
+    assert found.root == job.path and chosen(found) == ["x"] and "a-mop-up-2" in text_of(found, 300)
     first_job(tmp_path / "b", agent="another")
     side = reader_of([job.path, again.path, tmp_path / "b"]).read().side
     both = mop_ups(side, set(), cache=False)
