@@ -31,6 +31,9 @@ from console.records.redact import redact
 _CAUSES = {"unreadable": "permission"}
 """Problems of a record that are called otherwise as a cause."""
 
+_SAME_SECONDS, _QUARTER, _ZONES_SECONDS = 5.0, 900.0, 26 * 3600.0
+"""Two times that are one; steps of time zones; how far apart two of them are at most."""
+
 
 def judge(trial: TrialRecord, rules: UserRules | None = None, job: JobRecord | None = None) -> Judged:
     """The verdict on one trial. Reads the ends of its texts; raises nothing for what they hold, and quotes no key.
@@ -195,7 +198,7 @@ def _ended(case: Case) -> Decision:
 
 def _cancelled(case: Case) -> Decision:
     """Who cancelled it: the operator, unless the job had ended and only its process was still there."""
-    if case.job is not None and case.job.finished:
+    if case.job is not None and case.job.finished and _at_the_end(case, case.job):
         return Decision(
             outcome=OutcomeClass.INFRASTRUCTURE,
             cause="runner",
@@ -207,6 +210,19 @@ def _cancelled(case: Case) -> Decision:
             },
         )
     return Decision(outcome=OutcomeClass.CANCELLED, cause="operator", rule="bench.cancelled", evidence=case.raised())
+
+
+def _at_the_end(case: Case, job: JobRecord) -> bool:
+    """Whether it was cancelled when its job ended or later, and not before somebody went on with the job.
+
+    Harbor writes the job's end in the local time of its machine: where that was another time than ours, it is off by
+    whole quarters of an hour.
+    """
+    error = case.error
+    at = error.at if error is not None and error.at is not None else case.trial.ended
+    if at is None or job.ended is None or (later := job.ended - at) <= _SAME_SECONDS:
+        return True
+    return later <= _ZONES_SECONDS and abs(later - _QUARTER * round(later / _QUARTER)) <= _SAME_SECONDS
 
 
 def _refined(case: Case, verdict: Verdict) -> Decision:

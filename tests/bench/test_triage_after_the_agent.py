@@ -188,6 +188,18 @@ def test_a_cancelled_trial(judged: Judge, phase: str, tmp_path: Path) -> None:
     killed = judged(error=("CancelledError", ""), phase=phase, job=ended)
     assert (kind(killed), killed.rule) == ("infrastructure/runner", "bench.cancelled_finished")
     assert "linger" in killed.notes["bench.lingering"]
+    at = found.trial.errors[0].at
+    assert at is not None
+    for later, what in (
+        (-7200, "infrastructure/runner"),
+        (4, "infrastructure/runner"),
+        (10, "cancelled/operator"),  # somebody went on with the job, and that ended
+        (5000, "cancelled/operator"),
+        (5.5 * 3600 + 3, "infrastructure/runner"),  # the job's end is in another zone's time
+        (72 * 3600, "cancelled/operator"),
+    ):
+        job = JobRecord(path=tmp_path, name="j", finished=True, ended=at + later)
+        assert kind(judged(error=("CancelledError", ""), phase=phase, job=job)) == what, later
 
 
 def test_an_exception_after_the_end_leaves_the_reward(tmp_path: Path) -> None:

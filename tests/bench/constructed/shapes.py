@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.bench.constructed.making import EXIT, STDOUT, Made, written
+from tests.support.harbor_jobs import BEGAN
 
 EXITED = (EXIT, "Command failed (exit 1): agent\nstdout: None\nstderr: Error: HTTP 401 Unauthorized")
 GONE = ("RemoteProtocolError", "Server disconnected without sending a response.")
@@ -63,7 +64,8 @@ TRIALS: tuple[Made, ...] = (
       for at, line in enumerate(LOCKS)),
     *(failed("trial cancelled after its job had ended", f"lingering-{at}", "lingering", ("CancelledError", ""),
              "infrastructure/runner", "bench.cancelled_finished", notes=("bench.lingering",),
-             trial={"phase": phase}) for at, phase in enumerate(("agent", "verify"))),
+             trial={"phase": phase, "began": BEGAN, "seconds": seconds})  # both at the very end
+      for at, (phase, seconds) in enumerate([("agent", {"agent": 60.0}), ("verify", {"agent": 40.0, "verify": 20.0})])),
     *(failed("sandbox that went away at the idle limit", f"idle-{at}", "idle", GONE, "infrastructure/network",
              "type.network", notes=("bench.idle_suspected",), trial={"seconds": {"agent": 598.0 + 3 * at}})
       for at in range(3)),
