@@ -207,6 +207,16 @@ def test_a_job_that_is_there_is_refused_and_untouched(ran: Ran) -> None:
     assert tree_hash(ran.root / "jobs/told") == before
 
 
+def test_going_on_with_a_complete_job_starts_nothing(ran: Ran) -> None:
+    job = ran.root / "jobs/told"
+    before, runs = tree_hash(job), sorted(job.parent.glob("told.run*"))
+    done = ran.again("--headless", "--continue")
+    assert done.returncode == 0 and f"{job} is complete, 2 trials: nothing was started" in done.stderr
+    (last,) = map(json.loads, done.stdout.splitlines())
+    assert (last["type"], last["status"], last["exit_code"]) == ("done", "completed", 0)
+    assert tree_hash(job) == before and sorted(job.parent.glob("told.run*")) == runs
+
+
 def test_going_on_is_refused_where_finished_trials_would_run_again(ran: Ran) -> None:
     before = tree_hash(ran.root / "jobs/told")
     done = ran.again("--plain", "--continue", "--yes", "agent.kwargs.x=1")

@@ -16,7 +16,7 @@ from console.bench.running.job_file import find_job, override, presets, read_job
 from console.bench.running.launch import require_harbor
 from console.bench.running.options import BenchOptions
 from console.bench.running.preflight.places import default_run_dir, existing_finding
-from console.commands.bench_left import mopped_lines, told_before
+from console.commands.bench_left import mopped_lines, say_what_is_left, told_before
 from console.commands.bench_run_help import EPILOG, hint
 from console.commands.bench_run_text import continue_lines, plan_lines
 from console.commands.bench_start import examined, start_benchmark
@@ -59,7 +59,10 @@ def run_main(argv: Sequence[str]) -> int:
     if args.check:
         return _check(options, args)
     if args.go_on:
-        _agreed(options, _goes_on(options), args.yes)
+        prediction = _goes_on(options)
+        if _is_complete(options, prediction):
+            return _say_complete(options, prediction, _watch(args))
+        _agreed(options, prediction, args.yes)
     return start_benchmark(options, _watch(args), look_of(args), goes_on=args.go_on)
 
 
@@ -180,6 +183,25 @@ def _goes_on(options: BenchOptions) -> Prediction:
             f"{instead}. Where the mop-ups are not to count, move them elsewhere first"
         )
     return prediction
+
+
+def _is_complete(options: BenchOptions, prediction: Prediction) -> bool:
+    """Whether Harbor would find nothing to do, and has written the end of the job already."""
+    from console.records.harbor.jobs import read_job as read_record
+
+    return not prediction.to_run and not prediction.deleted and read_record(Path(options.job_dir)).finished
+
+
+def _say_complete(options: BenchOptions, prediction: Prediction, watch: Watch) -> int:
+    """Nothing to do is success; a script that reads JSON lines gets its last one."""
+    said = f"{options.job_dir} is complete, {counted(len(prediction.kept), 'trial')}: nothing was started"
+    sys.stderr.write(f"quarterdeck: {sanitize(said, limit=4000)}\n")
+    say_what_is_left(Path(options.job_dir), options.rules)
+    if watch == "headless":
+        from console.headless.output import Reporter
+
+        Reporter(sys.stdout, sys.stderr, plain=False).done("completed", 0, 1, "already complete")
+    return 0
 
 
 def _agreed(options: BenchOptions, prediction: Prediction, yes: bool) -> None:
