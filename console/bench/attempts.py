@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from console.bench.lineage import trial_name
 from console.bench.rows import Row
 from console.outcomes.classes import SCORED, OutcomeClass
 
@@ -59,7 +60,14 @@ class TaskAttempts:
         self.attempts: list[Attempt] = []
         self._planned = 0
 
-    def place(self, rows: Iterable[Row], planned: int | None, per_task: int | None, most: int | None = None) -> Placed:
+    def place(
+        self,
+        rows: Iterable[Row],
+        planned: int | None,
+        per_task: int | None,
+        most: int | None = None,
+        chosen: Sequence[str] = (),
+    ) -> Placed:
         """Adds a job's trials of the task.
 
         Each trial of one job is an attempt of its own: Harbor's repeats are samples. They go, in order of time and at
@@ -74,6 +82,8 @@ class TaskAttempts:
             per_task: attempts that the first job planned of each task, None when unknown.
             most: of a job that only repeats what another planned, how many attempts of each task that one did: there
                 are never more of them, and what is left is a further try. None for any other job.
+            chosen: of a job that tells which attempts it is for, a trial of each (`lineage.trial_name`), "" for one
+                that left nothing on disk: its trials go to these first, in their order, whatever others need.
         """
         units, surplus = _units(sorted(rows, key=_start), planned)
         self._planned = max(self._planned, per_task or 0, most or 0)
@@ -81,7 +91,15 @@ class TaskAttempts:
         waiting = sorted(self.attempts, key=lambda attempt: attempt.need)  # stable: by number within a need
         gaps = max(0, self._planned - len(self.attempts))
         needy = [attempt for attempt in waiting if attempt.need == 0]
-        places: list[Attempt | None] = [*needy, *[None] * gaps, *(a for a in waiting if a.need)]
+        usual: list[Attempt | None] = [*needy, *[None] * gaps, *(a for a in waiting if a.need)]
+        places = self._meant(chosen, len(units) if most is None else min(len(units), gaps)) if chosen else []
+        taken = {id(place) for place in places if place is not None}
+        opening = sum(place is None for place in places)
+        for place in usual:
+            if place is None and opening:
+                opening -= 1  # a gap that a chosen attempt has taken
+            elif place is None or id(place) not in taken:
+                places.append(place)
         for index, unit in enumerate(units):
             place = places[index] if index < len(places) else None
             if place is None and most and len(self.attempts) >= self._planned:
@@ -94,6 +112,16 @@ class TaskAttempts:
                 found.again.append(place)
             place.tries.extend(unit)
         return found
+
+    def _meant(self, chosen: Sequence[str], most: int) -> list[Attempt | None]:
+        """The attempts of which these trials are, each once, then None for those without a trial, `most` of these.
+
+        The trials of several agents may stand in one list: those that are not of this task and identity are passed
+        over, and what is None for another agent comes after all that is this one's own.
+        """
+        known = {trial_name(row.path): attempt for attempt in self.attempts for row in attempt.tries}
+        named = {id(known[name]): known[name] for name in chosen if name in known}
+        return [*named.values(), *[None] * min(most, sum(not name for name in chosen))]
 
 
 def choose(tries: list[Row], rule: str) -> Row:

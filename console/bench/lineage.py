@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -28,6 +28,8 @@ class Lineage(msgspec.Struct, frozen=True, kw_only=True):
         v: version of the form, 1; parent: the job that is repaired, itself perhaps a mop-up.
         tasks: whole names; attempts: whole task name to how many of its attempts are done again, 1 for one that is
             not named; number: of the pass over the parent, from 1 (`pass` in the file).
+        chosen: whole task name to the attempts that are done again, of all agents of the job: the `trial_name` of a
+            try of each, "" for one that left nothing on disk. Without it nothing tells which they are.
     """
 
     v: int
@@ -35,12 +37,36 @@ class Lineage(msgspec.Struct, frozen=True, kw_only=True):
     tasks: tuple[str, ...] = ()
     attempts: dict[str, int] = {}
     number: int = msgspec.field(name="pass", default=1)
+    chosen: dict[str, tuple[str, ...]] = {}
+
+
+class Meant:
+    """What a job was launched for, by short names of tasks: the file's may carry their organisation or not."""
+
+    def __init__(self, lineage: Lineage) -> None:
+        self._attempts = {_short(name): number for name, number in lineage.attempts.items()}
+        self._chosen: dict[str, list[str]] = {}
+        for name, trials in lineage.chosen.items():
+            self._chosen.setdefault(_short(name), []).extend(trials)
+
+    def attempts(self, task: str, otherwise: int | None) -> int | None:
+        """How many attempts of a task; it may carry its version, as `task@version`."""
+        return self._attempts.get(task, self._attempts.get(_unversioned(task), otherwise))
+
+    def chosen(self, task: str) -> Sequence[str]:
+        """Which attempts of a task, as in `Lineage.chosen`; none when the file does not tell."""
+        return self._chosen.get(task) or self._chosen.get(_unversioned(task)) or ()
 
 
 class LineageError(msgspec.Struct, frozen=True):
     """Why the file of a directory cannot be used, in one line."""
 
     text: str
+
+
+def trial_name(path: str) -> str:
+    """What a trial's directory is called in a lineage file: its name ends in a random part and is one of its own."""
+    return os.path.basename(path).encode("utf-8", "backslashreplace").decode()
 
 
 def read_lineage(job: Path | str) -> Lineage | LineageError | None:
@@ -78,3 +104,11 @@ def parent_of(lineage: Lineage, jobs: Iterable[str]) -> str | None:
     name = os.path.basename(lineage.parent.path.rstrip("/"))
     same = [job for job in known.values() if os.path.basename(job.rstrip("/")) == name]
     return same[0] if name and len(same) == 1 else None
+
+
+def _short(task: str) -> str:
+    return task.rsplit("/", 1)[-1]
+
+
+def _unversioned(task: str) -> str:
+    return task.rpartition("@")[0] or task

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import msgspec
 
 from console.bench.attempts import RULES, VALID, Attempt, TaskAttempts, choose, tied
-from console.bench.lineage import Lineage, LineageError, parent_of, read_lineage
+from console.bench.lineage import Lineage, LineageError, Meant, parent_of, read_lineage
 from console.bench.rows import Identity, Notice, Row, counted, notice
 from console.bench.settings import differences
 from console.errors import UsageError
@@ -307,16 +307,16 @@ class _Merger:
         attempts = record.attempts if record is not None else None
         first = self._records.get(self._first[job]) if lineage and parent else None
         most = first.attempts if first is not None else None
+        meant = Meant(lineage) if lineage is not None else None
         opened = 0
         for key, found in by_task.items():
-            planned = attempts
-            if lineage is not None:
-                planned = _asked(lineage, found[0].task, attempts)
+            planned = meant.attempts(key[0], attempts) if meant else attempts
+            chosen = meant.chosen(key[0]) if meant else ()
             place = self._tasks.setdefault((family, *key), TaskAttempts())
             if not key[0]:
                 placed = place.place(found, None, None)
             else:
-                placed = place.place(found, planned, attempts if root else None, most)
+                placed = place.place(found, planned, attempts if root else None, most, chosen)
             opened += placed.opened
             self._again.extend(placed.again)
             self._surplus.extend(placed.surplus)
@@ -386,13 +386,6 @@ class _Merger:
         if lost:
             said = f"{counted(len(lost), 'graded result')} replaced by a later failure that says nothing of the agent"
             self._notices.append(notice("merge.lost", f"{said}; use the rule `latest-valid`", lost))
-
-
-def _asked(lineage: Lineage, task: str, attempts: int | None) -> int | None:
-    """How many attempts of a task a mop-up was launched for; names may carry their organisation or not."""
-    named = {name.rsplit("/", 1)[-1]: number for name, number in lineage.attempts.items()}
-    asked = [number for name, number in named.items() if task == name or task.startswith(f"{name}@")]
-    return asked[0] if asked else attempts
 
 
 def _short(checksum: str) -> str:

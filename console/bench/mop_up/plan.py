@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from console.bench.lineage import LineageError, read_lineage
+from console.bench.lineage import LineageError, read_lineage, trial_name
 from console.bench.merge import merge
 from console.bench.model import Judged
 from console.bench.mop_up.changes import Asked, Change, change
@@ -38,6 +38,7 @@ class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
         path: directory that it will have, absolute; config: Harbor's configuration of it.
         number: of the pass, from 1; attempts: of each task; agents: numbers in the parent's configuration.
         tasks: as Harbor finds them; names: whole name of the task to its attempts, for the lineage; trials: in all.
+        chosen: whole name of the task to a trial of each attempt that the job is for, as `Lineage.chosen` has them.
         forced: whole names of tasks whose graded attempts are run again.
     """
 
@@ -49,6 +50,7 @@ class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
     tasks: tuple[TaskRef, ...]
     names: dict[str, int]
     trials: int
+    chosen: dict[str, list[str]]
     forced: tuple[str, ...] = ()
 
 
@@ -239,10 +241,18 @@ def _with_jobs(plan: Plan, source: Source, asked: Asked, dataset_path: Path | No
                     tasks=listed,
                     names={attempt.task: number for attempt in concerned},
                     trials=len(listed) * len(agents) * number,
+                    chosen=_trials(concerned),
                     forced=tuple(sorted({attempt.task for attempt in concerned if attempt.forced})),
                 )
             )
     return msgspec.structs.replace(plan, jobs=tuple(jobs), changes=changes, notes=(*dropped, *moved))
+
+
+def _trials(attempts: Sequence[Attempt]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for attempt in attempts:
+        found[attempt.task].append(trial_name(attempt.trial))
+    return dict(found)
 
 
 def _where(attempt: Attempt, source: Source) -> tuple[int, TaskRef]:

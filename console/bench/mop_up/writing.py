@@ -29,6 +29,7 @@ def lineage_of(plan: Plan, job: PlannedJob) -> dict[str, Any]:
         "tasks": sorted(job.names),
         "attempts": dict(sorted(job.names.items())),
         "pass": job.number,
+        "chosen": dict(sorted(job.chosen.items())),
         "changes": told,
         "forced": list(job.forced),
         "notes": list(plan.notes),
