@@ -19,7 +19,8 @@ Record = dict[str, Any]
 def to_trial_record(state: RunState, group: GroupState, trial: TrialState, version: int) -> Record:
     """A try that ended: attempts and tries count from 1; a later try of a trial replaces it.
 
-    `class` and `cause` are those of `bench triage`; `seconds` and `cost_usd` are null when they are not known; `stood`:
+    `class` and `cause` are those of `bench triage`; `reward` is what the verifier wrote, null for infrastructure and
+    the like; `seconds` and `cost_usd` are null when they are not known; `stood`:
     it ended in an earlier run of the job; `done`, `trials`: of the whole job, this one included.
     """
     return {
@@ -39,7 +40,7 @@ def to_trial_record(state: RunState, group: GroupState, trial: TrialState, versi
 def trial_text(state: RunState, group: GroupState, trial: TrialState, now: float | None) -> str:
     """The same for a person, with what passed so far; with the time left as of `now`, when it is asked for."""
     said = [(trial.outcome or "").replace("_", " ")]
-    if trial.reward is not None:
+    if trial.reward is not None and benchmark.score_of(trial) is not None:
         said.append(f"r {trial.reward:g}")
     elif trial.cause:
         said.append(trial.cause.replace("_", " "))

@@ -266,7 +266,8 @@ class TrialFinished(Event, tag="trial.finished"):
 
     Attributes:
         outcome: outcome class; cause: within the class; rule: id of the rule that decided; evidence: the text it saw.
-        reward: what is trained on, null unless scored.
+        reward: what is trained on, null unless scored; of benchmarks what the verifier wrote, also for
+            agent_failure and bad_reward, null for the other classes.
         retryable: a further try is allowed.
         exception: Harbor's exception type; trial_dir: where Harbor's files are.
         seconds: phase name to seconds; the key `total` is the whole.

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from console.journal.events import TrialFinished
 from console.outcomes.classes import SCORED
 from console.state.model import GroupState, RunState, TrialState
+
+VERIFIED = SCORED | {"agent_failure", "bad_reward"}
+"""Classes whose score a mode may take from what the verifier wrote. Nothing of the kind is told of the others: there
+it is no answer of the agent's."""
 
 WINDOW = 20
 """Tries that the share of infrastructure is told of."""
@@ -71,6 +76,16 @@ def infra_excluded_score(outcome: str, exception: str | None, reward: float | No
         return reward or 0.0
     timed_out = outcome == "bad_reward" and exception == _TIMED_OUT and (cause == "missing" or reward is None)
     return 0.0 if timed_out else None
+
+
+def score_of(trial: TrialState | TrialFinished) -> float | None:
+    """A trial's score, infra-excluded; None when it is left out or has not ended."""
+    return infra_excluded_score(trial.outcome or "", trial.exception, trial.reward, trial.cause)
+
+
+def scores_of(trials: Iterable[TrialState | TrialFinished]) -> list[float]:
+    """The scores of those of them that count, infra-excluded."""
+    return [score for trial in trials if (score := score_of(trial)) is not None]
 
 
 def error_aware_score(outcome: str, exception: str | None, reward: float | None, cause: str = "") -> float | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.journal import events as ev
 from console.state import reduce_bench
+from console.state.benchmark import scores_of
 from console.state.lines import trial_name
 from console.state.model import EVIDENCE_KEPT, RECENT_KEPT, GroupState, RunState, TrialBrief, TrialState
 from console.state.words import BENCHMARK
@@ -109,7 +110,8 @@ def _trial_finished(view: RunView, e: ev.TrialFinished) -> None:
     t.segments, t.bridged, t.unbridged, t.excluded = e.segments, e.bridged, e.unbridged, e.excluded
     t.refused, t.reused, t.cached_tokens, t.cost_usd = e.refused, e.reused, e.cached_tokens, e.cost_usd
     t.hold_deadline = None
-    group.reward_mean, group.reward_std = mean_and_std([x.reward for x in group.trials if x.reward is not None])
+    rewards = scores_of(group.trials) if bench else [x.reward for x in group.trials if x.reward is not None]
+    group.reward_mean, group.reward_std = mean_and_std(rewards)
     if e.reused:  # it was told when it ended
         return
     recent = view.state.recent

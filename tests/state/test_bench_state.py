@@ -16,9 +16,12 @@ from made_bench import BenchPlan, make_bench
 
 from console.bench.figures import modes
 from console.bench.figures.intervals import wilson as wilson_of_scipy
+from console.bench.model import Judged
 from console.bench.rows import Row
+from console.engine.benchmark.judging import finished
 from console.journal import events as ev
-from console.outcomes.classes import OutcomeClass
+from console.outcomes.classes import SCORED, OutcomeClass
+from console.records.harbor.model import RecordedError, TrialRecord
 from console.records.run_dir import RunRecord
 from console.state import benchmark
 from console.state.bench_model import BenchState
@@ -146,6 +149,45 @@ def test_scores_are_those_of_the_modes_of_the_tally() -> None:
         ):
             ours = score(str(outcome), exception or None, reward, cause)
             assert ours == modes.decide(modes.mode(name), row)[0], (name, outcome, exception, reward, cause)
+
+
+def test_the_state_scores_a_trial_as_the_tally_does_of_its_verdict() -> None:
+    """From the verdict through the event: 504 combinations, of which what the verifier wrote is one side."""
+    blank = dict.fromkeys(Row.__struct_fields__)
+    seen = 0
+    for outcome, exception, reward, cause in itertools.product(
+        OutcomeClass,
+        ("", "AgentTimeoutError", "NonZeroAgentExitCodeError"),
+        (None, 0.0, 0.5, 1.0),
+        ("", "missing", "verifier_fault"),
+    ):
+        seen += 1
+        if outcome in SCORED and reward is None:
+            continue  # triage has no such verdict
+        row = _row(blank, outcome, exception, reward, cause)
+        errors = (RecordedError(type=exception),) if exception else ()
+        record = TrialRecord(job=Path("j"), path=Path("j/t"), name="t", task="t", errors=errors)
+        view = begun(trials=1)
+        apply(view, finished(Judged(trial=record, outcome=outcome, cause=cause, reward=reward), 0, 0, 0))
+        trial = view.state.groups[0].trials[0]
+        case = (outcome, exception, reward, cause)
+        score = modes.decide(modes.mode("infra-excluded"), row)[0]
+        assert benchmark.score_of(trial) == score == view.state.groups[0].reward_mean, case
+        assert benchmark.infra_excluded(view.state)[:2] == ((0.0, 0) if score is None else (score, 1)), case
+        if exception or outcome in benchmark.VERIFIED:
+            aware = modes.decide(modes.mode("error-aware"), row)[0]
+            assert benchmark.error_aware(view.state)[:2] == ((0.0, 0) if aware is None else (aware, 1)), case
+        assert trial.reward is None or outcome in benchmark.VERIFIED, case
+    assert seen == 504
+
+
+def test_the_mean_of_a_task_is_of_the_attempts_that_count() -> None:
+    view = begun(trials=1, attempts=4)
+    end(view, 0, 110)
+    end(view, 0, 111, trial=1, outcome="agent_failure", reward=None, exception="NonZeroAgentExitCodeError")
+    end(view, 0, 112, trial=2, outcome="bad_reward", cause="verifier_fault", reward=0.0)
+    end(view, 0, 113, trial=3, outcome="infrastructure", reward=None, exception="SandboxError")
+    assert view.state.groups[0].reward_mean == 0.5 == benchmark.infra_excluded(view.state).value
 
 
 def _row(blank, outcome, exception, reward, cause) -> Row:

@@ -10,9 +10,10 @@ from console.bench.model import Judged
 from console.bench.rules.user import UserRules
 from console.bench.triage import judge
 from console.journal import events as ev
-from console.outcomes.classes import SCORED, OutcomeClass
+from console.outcomes.classes import OutcomeClass
 from console.records.harbor.model import JobRecord
 from console.records.harbor.trials import read_trial
+from console.state.benchmark import VERIFIED
 
 
 class Judge:
@@ -48,7 +49,7 @@ def finished(judged: Judged, group: int, trial: int, try_: int, *, reused: bool 
         cause=judged.cause,
         rule=judged.rule,
         evidence=judged.evidence.text,
-        reward=judged.reward if judged.outcome in SCORED else None,
+        reward=judged.reward if judged.outcome in VERIFIED else None,
         retryable=judged.outcome is OutcomeClass.INFRASTRUCTURE,
         exception=record.errors[0].type if record.errors else None,
         trial_dir=str(record.path),

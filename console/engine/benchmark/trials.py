@@ -9,6 +9,7 @@ from console.bench.model import Judged
 from console.engine.benchmark.judging import finished, without_result
 from console.journal import events as ev
 from console.outcomes.classes import SCORED
+from console.state.benchmark import scores_of
 from console.state.reduce_trials import mean_and_std
 from console.trials.job_plugin_protocol import JobPlanned, PlannedTrial
 
@@ -136,7 +137,7 @@ class Trials:
     def _close(self, group: int) -> None:
         told = [trial.told for trial in self._groups[group] if trial.told is not None]
         failed = Counter(event.outcome for event in told if event.outcome not in SCORED)
-        mean, std = mean_and_std([event.reward for event in told if event.reward is not None])
+        mean, std = mean_and_std(scores_of(told))
         self._emit(
             ev.GroupFinished(
                 step=0,
@@ -152,7 +153,7 @@ class Trials:
     def finish(self, seconds: float) -> None:
         """The step is over, every trial has its end. `seconds`: since its start."""
         told = [trial.told for trial in self if trial.told is not None]
-        mean, std = mean_and_std([event.reward for event in told if event.reward is not None])
+        mean, std = mean_and_std(scores_of(told))
         kept = sum(all(t.told is not None and t.told.outcome in SCORED for t in group) for group in self._groups)
         self._emit(
             ev.StepFinished(

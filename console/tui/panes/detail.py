@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from console.outcomes.classes import SCORED
 from console.outcomes.meaning import class_meaning, policy_meaning, rule_meaning
-from console.state.benchmark import infra_excluded_score
+from console.state.benchmark import score_of
 from console.state.lines import trial_name
 from console.state.model import TrialBrief, TrialState
 from console.state.sanitize import sanitize
@@ -70,8 +70,8 @@ def head(scene: Scene, subject: Subject, cells: int) -> list[Line]:
         figures.append(f"try {trial.try_ + 1}")
     if trial.outcome is not None:
         without = "not graded" if scene.bench else "not scored"
-        if scene.bench and infra_excluded_score(trial.outcome, trial.exception, trial.reward, trial.cause) is not None:
-            without = "counts as 0"
+        if scene.bench and (score := score_of(trial)) is not None:
+            without = f"counts as {score:g}"
         figures.append(f"reward {number(trial.reward)}" if trial.outcome in SCORED else without)
     figures += [] if scene.bench else [f"{trial.turns} turns"]
     figures += [
@@ -165,7 +165,7 @@ def _graded(trial: TrialState) -> str:
     if trial.outcome == "infrastructure":
         return "no: it says nothing about the agent, and a mop-up runs it again"
     if trial.outcome == "agent_failure":
-        return "it counts as 0 where agents' failures count; `quarterdeck bench tally --help` says where"
+        return f"it counts as {score_of(trial):g} infra-excluded; `quarterdeck bench tally --help` says how elsewhere"
     return "no: it is left out of the figures"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 
 from console.outcomes.classes import SCORED
-from console.state.benchmark import infra_excluded_score
+from console.state.benchmark import score_of
 from console.state.lines import trial_name
 from console.state.model import TrialState
 from console.state.sanitize import sanitize
@@ -89,10 +89,10 @@ def _outcome(scene: Scene, trial: TrialState) -> str:
     if trial.outcome in SCORED:
         said = f"r {number(trial.reward)}"
     elif scene.bench:
-        counts = infra_excluded_score(trial.outcome or "", trial.exception, trial.reward, trial.cause) is not None
+        score = score_of(trial)
         said = (
-            "counts as 0"
-            if counts
+            f"counts as {score:g}"
+            if score is not None
             else "not graded" + (", a mop-up runs it again" if trial.outcome == "infrastructure" else "")
         )
     else:

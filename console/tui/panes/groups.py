@@ -8,7 +8,7 @@ from functools import lru_cache
 from rich.cells import cell_len
 
 from console.outcomes.classes import SCORED
-from console.state.benchmark import infra_excluded_score
+from console.state.benchmark import score_of
 from console.state.model import CommandState, GroupState, TrialState
 from console.state.sanitize import sanitize
 from console.tui.glyphs import SIGNS, kind_of, sign_text
@@ -34,7 +34,7 @@ def groups_title(scene: Scene) -> tuple[str, str]:
         for t in group.trials:
             total += 1
             if scene.bench and t.phase == "done" and t.outcome is not None:
-                counts = infra_excluded_score(t.outcome, t.exception, t.reward, t.cause) is not None
+                counts = score_of(t) is not None
                 scored, failed = scored + counts, failed + (not counts)
             elif t.phase == "done" or t.phase == "held":
                 if t.outcome in SCORED:
@@ -271,7 +271,7 @@ class _Table:
         reused = sum(t.reused for t in group.trials)
         lost = sum(
             t.phase == "done" and t.outcome is not None
-            and infra_excluded_score(t.outcome, t.exception, t.reward, t.cause) is None
+            and score_of(t) is None
             for t in group.trials
         )  # fmt: skip
         if lost:
