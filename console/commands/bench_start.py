@@ -119,7 +119,10 @@ def watch_benchmark(options: BenchOptions, watch: Watch, look: Look = PLAIN_LOOK
     if watch == "console":
         # The console opens while the engine starts, which takes a second.
         try:
-            return attach(starting.socket, run_dir=starting.run_dir, look=look, ready=starting.wait, run_exit_code=True)
+            return attach(
+                starting.socket, run_dir=starting.run_dir, look=look, ready=starting.wait, run_exit_code=True,
+                told_after=True,
+            )  # fmt: skip
         except KeyboardInterrupt:
             if starting.awaited:  # the console was there; nobody asked for the end of the run
                 raise Interrupted(f"the run goes on: quarterdeck attach {starting.run_id}") from None

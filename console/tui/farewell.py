@@ -17,19 +17,23 @@ from console.tui.source import Source
 EXIT_DIED = 7
 
 
-def farewell(source: Source) -> str:
-    """One line; empty for a recording and for a run that was never seen."""
+def farewell(source: Source, *, told_after: bool = False) -> str:
+    """One line; empty for a recording and for a run that was never seen.
+
+    `told_after`: whoever opened the console says next what the benchmark left, and the command that runs it again.
+    """
     state = source.view.state
     if source.mode == "replay" or not state.run_id:
         return ""
     name = shlex.quote(sanitize(state.run_id, limit=60))
     if state.status in ENDED:
-        return f"run {name} {state.status}, exit {state.exit_code}{_how(source.view)}"
+        return f"run {name} {state.status}, exit {state.exit_code}{_how(source.view, told_after)}"
     if source.link().status == "dead":
         gone = source.link().detail or "the engine is gone"
         text = f"{gone}: quarterdeck train with the same options resumes it"
         if state.kind == BENCHMARK:
-            text = f"{gone}: quarterdeck bench run JOB --continue goes on with the job{_mop_up(state)}"
+            again = f", {said}" if not told_after and (said := _mop_up(state)) else ""  # the other way on
+            text = f"{gone}: quarterdeck bench run JOB --continue goes on with the job{again}"
         where = shlex.quote(sanitize(state.run_dir, limit=1000))
         return f"{text}; quarterdeck replay {where} shows what was recorded" if state.run_dir else text
     if state.stop_requested:
@@ -53,21 +57,21 @@ def exit_code(source: Source) -> int:
 
 
 def _mop_up(state: RunState) -> str:
-    """The other way on from a benchmark that died: a new job with what was lost."""
+    """A new job with what was lost; empty where nothing was."""
     if not (state.bench.job_dir and state.bench.finished.get("infrastructure")):
         return ""
-    return f", {_command('mop-up', state.bench.job_dir)} runs again what infrastructure lost"
+    return f"{_command('mop-up', state.bench.parent or state.bench.job_dir)} runs again what infrastructure lost"
 
 
 def _command(name: str, job_dir: str) -> str:
     return f"quarterdeck bench {name} {shlex.quote(sanitize(job_dir, limit=1000))}"
 
 
-def _how(view: RunView) -> str:
+def _how(view: RunView, told_after: bool) -> str:
     """Why it did not complete, or what came of it."""
     state = view.state
     if state.kind == BENCHMARK:
-        return _job(state)
+        return _job(state, told_after)
     if state.exit_code != 0:
         return f": {sanitize(state.reason, limit=400)}" if state.reason else ""
     known = [row.reward_mean for row in view.history.rows if row.reward_mean is not None]
@@ -79,7 +83,7 @@ def _how(view: RunView) -> str:
     )
 
 
-def _job(state: RunState) -> str:
+def _job(state: RunState, told_after: bool) -> str:
     """What came of a benchmark, and the commands that read it, or run again what was lost."""
     b, passed = state.bench, infra_excluded(state)
     out = f", {passed.left_out} left out" if passed.left_out else ""
@@ -87,10 +91,8 @@ def _job(state: RunState) -> str:
     if passed.value is not None:
         parts.append(f"passed {passed_text(state, interval=False)}{out}")
     if b.job_dir and b.done:
-        lost = b.finished.get("infrastructure", 0)
-        command = "mop-up" if lost else "tally"
-        why = f" runs {'it' if lost == 1 else f'the {lost}'} again that infrastructure lost" if lost else " has more"
-        parts.append(f"{_command(command, b.job_dir)}{why}")
+        again = "" if told_after else _mop_up(state)  # how many it runs, the job's directory alone knows
+        parts.append(again or f"{_command('tally', b.job_dir)} has more")
     return f": {'; '.join(parts)}" if parts else ""
 
 

@@ -63,6 +63,7 @@ def attach(
     leave_after: float | None = None,
     run_exit_code: bool = False,
     goodbye: bool = True,
+    told_after: bool = False,
     ready: Callable[[], object] | None = None,
     notice: str = "",
 ) -> int:
@@ -91,8 +92,9 @@ def attach(
         source = LiveSource(str(path), local=run_dir is not None, ready=ready, act=not look.read_only)
     require_terminal()
     return run_console(
-        source, look, leave_after=leave_after, run_exit_code=run_exit_code, notice=notice, goodbye=goodbye
-    )
+        source, look, leave_after=leave_after, run_exit_code=run_exit_code, notice=notice, goodbye=goodbye,
+        told_after=told_after,
+    )  # fmt: skip
 
 
 def choose(look: Look = PLAIN_LOOK) -> int:
@@ -126,6 +128,7 @@ def run_console(
     run_exit_code: bool = False,
     notice: str = "",
     goodbye: bool = True,
+    told_after: bool = False,
     desk: Callable[..., Desk] | None = None,
 ) -> int:
     """Run the console on a source until it is left.
@@ -134,7 +137,7 @@ def run_console(
         leave_after: seconds after the run's end at which the console closes by itself, None for never.
         run_exit_code: return the run's own exit code when it ended.
         notice: shown in place of the keys at first.
-        goodbye: say on stdout, after leaving, how the run stands and how to come back.
+        goodbye: say on stdout, after leaving, how the run stands and how to come back; told_after: as of `farewell`.
         desk: makes the desk, for one that shows something else than a run.
 
     Returns:
@@ -185,7 +188,7 @@ def run_console(
         from console.tui.farewell import exit_code, farewell
 
         left = app.last_run()
-        text = farewell(left) if goodbye else ""
+        text = farewell(left, told_after=told_after) if goodbye else ""
         if text:
             sys.stdout.write(f"{text}\n")
         if run_exit_code and left.view.state.run_id == source.view.state.run_id:

@@ -242,12 +242,19 @@ def test_the_farewell_names_what_comes_next(bench: Path, over: Path) -> None:
     assert text.startswith(
         "run tb21-0011 stopped, exit 3: by ada; passed 42/117 (35.9 %) infra-excluded, 14 left out; "
     )
-    assert text.endswith("bench mop-up /runs/jobs/tb21-full runs the 14 again that infrastructure lost")
+    assert text.endswith("bench mop-up /runs/jobs/tb21-full runs again what infrastructure lost")
+    told = farewell(source, told_after=True)  # its number is the job directory's, which the command says next
+    assert "mop-up" not in told and told.endswith("quarterdeck bench tally /runs/jobs/tb21-full has more")
+    source.view.state.bench.parent = "/runs/jobs/first"
+    assert "bench mop-up /runs/jobs/first runs again" in farewell(source)
+    source.view.state.bench.parent = ""
     source.view.state.status, source.view.state.exit_code = "live", None
     source.link = lambda: Link("dead")
     text = farewell(source)
     assert "quarterdeck bench run JOB --continue goes on with the job" in text
     assert "quarterdeck bench mop-up /runs/jobs/tb21-full" in text and "quarterdeck train" not in text
+    told = farewell(source, told_after=True)
+    assert "--continue goes on with the job; quarterdeck replay" in told and "mop-up" not in told
 
 
 def test_time_left_is_one_figure_on_every_screen(bench: Path) -> None:
