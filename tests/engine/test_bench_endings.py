@@ -35,6 +35,22 @@ def waiting(tmp_path: Path) -> Iterator[tuple[Bench, BenchRun]]:
             run.process.kill()
 
 
+def test_a_mop_up_that_ends_early_is_typed_with_its_parent(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, {"hang-1": "hang"})
+    run = BenchRun(bench.options(parent=str(tmp_path / "jobs" / "first"), mop_up=2), owned=True)
+    try:
+        until(lambda: len(bench.begun()) == 1)
+        asked = run.order("retry", group=0)
+        os.kill(run.harbor(), signal.SIGKILL)
+        assert run.ended() == 7
+    finally:
+        if run.process.poll() is None:
+            run.process.kill()
+    (end,) = run.of(ev.RunFinished)
+    for said in (asked.text, end.reason):
+        assert f"quarterdeck bench mop-up {tmp_path}/jobs/first" in said and str(bench.job_dir()) not in said
+
+
 def _processes(path: Path) -> list[str]:
     """Command lines of live processes that name a directory."""
     found = [" ".join(p.info["cmdline"] or []) for p in psutil.process_iter(["cmdline"])]

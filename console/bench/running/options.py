@@ -51,6 +51,11 @@ class BenchOptions(msgspec.Struct, kw_only=True, frozen=True):
         """Absolute path of Harbor's job directory."""
         return f"{self.job['jobs_dir']}/{self.job['job_name']}"
 
+    @property
+    def family_dir(self) -> str:
+        """The job directory that a mop-up is typed with: the parent's where this is one."""
+        return self.parent or self.job_dir
+
     def to_json(self) -> bytes:
         """As it is written for the engine."""
         return msgspec.json.encode(self)

@@ -208,7 +208,7 @@ class Course:
             return cause
         if not trials.begun:
             return refused(self._failed, code)
-        return ended_by_itself(self._failed, code, trials.left + lost, self._options.job_dir)
+        return ended_by_itself(self._failed, code, trials.left + lost, self._options.family_dir)
 
     def ended_on_disk(self) -> bool:
         """Whether Harbor wrote the end of the job. Reads a file."""

@@ -130,10 +130,8 @@ class BenchEngine(EngineLife):
         drained, self._drained = self._drained, self.course.drained
         if drained and self._drained and not self.ending and not self.course.complete:
             left = self.trials.left if self.trials is not None else 0
-            more = (
-                f"; {left} of its trials had not begun: quarterdeck bench mop-up {self.options.job_dir}" if left else ""
-            )
-            reason = one_line(f"stopped by the operator{more}")
+            again = f"; {left} of its trials had not begun: quarterdeck bench mop-up {self.options.family_dir}"
+            reason = one_line(f"stopped by the operator{again if left else ''}")
             self.end(Cause(status="stopped", exit_code=STOPPED.exit_code, reason=reason))
 
     async def _check_lingering(self) -> None:

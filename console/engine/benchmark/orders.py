@@ -92,7 +92,7 @@ class Orders(CommandTable):
         return Plan(True, text + (f"; {waiting} never begin" if waiting else ""), act)
 
     def _retry(self, command: Command) -> Plan:
-        where = sanitize(self._engine.options.job_dir, 300)
+        where = sanitize(self._engine.options.family_dir, 300)
         return refuse(
             f"Harbor tries no trial again that it is done with: quarterdeck bench mop-up {where}, when it ended"
         )
