@@ -16,6 +16,7 @@ from console.bench.sides import Attempt, Difference, Side, differences
 from console.records.harbor.model import JobRecord
 
 LEVEL = 0.05
+_MOST_DIGITS = 4
 LOPSIDED = 0.1
 """Share of the tasks that one side may lose to exclusions before the common ones are called a selection."""
 
@@ -267,13 +268,13 @@ def _verdict(found: Paired, a: str, b: str) -> tuple[str, bool]:
         said = f"{a} and {b} are level at {_percent(found.mean_a)} of {tasks}"
     else:
         ahead, behind = (b, a) if found.effect > 0 else (a, b)
-        said = f"{ahead} is ahead of {behind} by {_points(abs(found.effect))} points on {tasks}"
+        said = f"{ahead} is ahead of {behind} by {points(abs(found.effect))} points on {tasks}"
     sign = -1 if found.effect < 0 else 1
     if found.ci95 is None:
         said += "; no interval, as resampling these tasks says nothing"
     else:
         low, high = sorted(sign * limit for limit in found.ci95)
-        said += f"; 95 % interval {_points(low)} to {_points(high)}"
+        said += f"; 95 % interval {points(low)} to {points(high)}"
     p = found.p if found.p_holm is None else found.p_holm
     by_test = p < LEVEL
     by_interval = by_test if found.ci95 is None else found.ci95[0] > 0 or found.ci95[1] < 0
@@ -293,7 +294,7 @@ def _disagreement(found: Sequence[Paired], a: Side, b: Side) -> str:
     if len(ahead) < 2:
         return ""
     parts = [
-        f"{label} is ahead by " + ", ".join(f"{one.mode} ({_points(abs(one.effect or 0.0))})" for one in modes)
+        f"{label} is ahead by " + ", ".join(f"{one.mode} ({points(abs(one.effect or 0.0))})" for one in modes)
         for label, modes in ahead.items()
     ]
     return f"who is ahead depends on the rule: {'; '.join(parts)}"
@@ -332,9 +333,23 @@ def _summary(side: Side) -> SideSummary:
     )
 
 
-def _points(share: float) -> str:
-    """Percentage points with one digit, and no minus in front of a zero."""
-    return f"{100 * share:.1f}".replace("-0.0", "0.0")
+def points(share: float, sign: str = "") -> str:
+    """Percentage points with one digit, more where only these tell it from zero, and no minus in front of a zero.
+
+    `sign`: "+" for one in front of numbers above zero as well.
+    """
+    if abs(share) <= paired.NEGLIGIBLE:
+        share = 0.0
+    digits = 1
+    while share and digits < _MOST_DIGITS and abs(100 * share) < 0.5 * 10**-digits:
+        digits += 1
+    text = f"{100 * share:{sign}.{digits}f}"
+    return text if float(text) else f"{0.0:{sign}.1f}"
+
+
+def points_range(shares: tuple[float, float]) -> str:
+    """An interval in points, with signs."""
+    return f"{points(shares[0], '+')} to {points(shares[1], '+')}"
 
 
 def _percent(share: float | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from console.bench.compare import Comparison, Flip, Paired, p_text
+from console.bench.compare import Comparison, Flip, Paired, p_text, points, points_range
 from console.bench.figures.tables import Column, Kind, Table, to_csv, to_markdown, to_text
 from console.bench.rows import counted
 from console.bench.sides import Difference
@@ -116,10 +116,10 @@ def _comparison(one: Comparison, flips: int, width: int) -> Iterator[str]:
 def _figures(one: Comparison, width: int) -> Iterator[str]:
     asked, a, b = one.asked, one.a.label, one.b.label
     assert asked.effect is not None and asked.p is not None
-    said = f"{b} - {a}: {100 * asked.effect:+.1f} points"
+    said = f"{b} - {a}: {points(asked.effect, '+')} points"
     if asked.ci95 is not None:
         method = _METHODS.get(asked.ci_method, asked.ci_method)
-        said += f", 95 % interval {100 * asked.ci95[0]:+.1f} to {100 * asked.ci95[1]:+.1f} ({method})"
+        said += f", 95 % interval {points_range(asked.ci95)} ({method})"
     errors = [("", asked.se), (" within tasks", asked.se_within)]
     said += "".join(f", standard error{what} {100 * value:.1f}" for what, value in errors if value is not None)
     yield from paragraph(said, width, "  ", "    ")
@@ -159,11 +159,11 @@ def _mode_table(one: Comparison) -> Table:
 
 
 def _signed(value: float | None) -> str | None:
-    return None if value is None else f"{100 * value:+.1f}"
+    return None if value is None else points(value, "+")
 
 
 def _signed_range(found: tuple[float, float] | None) -> str | None:
-    return None if found is None else f"{100 * found[0]:+.1f} to {100 * found[1]:+.1f}"
+    return None if found is None else points_range(found)
 
 
 def _difference(found: Difference, one: Comparison, width: int) -> Iterator[str]:

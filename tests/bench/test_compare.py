@@ -11,12 +11,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from console.bench.compare import Comparison, compare, compare_all, side_of
+from console.bench.compare import Comparison, compare, compare_all, points, points_range, side_of
 from console.bench.figures import paired
 from console.bench.merge import MergedGroup, merge
 from console.bench.model import Judged
 from console.bench.rows import Row, read_rows
 from console.bench.sides import Side
+from console.commands.bench_compare_text import as_text
 from console.outcomes.classes import OutcomeClass
 from console.records.harbor.model import JobRecord, Phase, RecordedError, TrialRecord
 
@@ -149,6 +150,24 @@ def test_two_runs_of_a_notebook_are_not_told_apart_although_one_has_ten_points_m
     assert not found.distinguishable
     assert found.verdict.startswith("A is ahead of B by 9.9 points on 81 tasks; 95 % interval ")
     assert "not distinguishable at 5 % (p = 0.13)" in found.verdict
+
+
+def test_points_that_are_not_zero_are_not_written_as_zero() -> None:
+    assert [points(share) for share in (0.00047, -0.00047, 0.0004999, 0.0005, 0.19, 0.00002)] == [
+        "0.05", "-0.05", "0.05", "0.1", "19.0", "0.002",
+    ]  # fmt: skip
+    assert [points(share, "+") for share in (-0.0, 0.0, -1e-15, 1e-9, -1e-9)] == ["+0.0"] * 5
+    assert points(-0.0) == "0.0" and points_range((-1e-9, 0.00047)) == "+0.0 to +0.05"
+
+
+def test_a_bound_that_excludes_zero_says_so() -> None:
+    found = compare(*sides(table(26, 6, 15, 33)))
+    assert found.asked.ci95 is not None and 0 < found.asked.ci95[0] < 0.0005
+    assert (
+        "95 % interval 0.01 to 22.0; on the edge" in found.asked.verdict and "interval says yes" in found.asked.verdict
+    )
+    said = " ".join("\n".join(as_text([found], 3)).split())
+    assert said.count("+0.01 to +22.0") >= 2 and "-0.0" not in said  # the figures, and the table of modes
 
 
 def test_the_verdict_is_sure_only_where_test_and_interval_agree() -> None:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from console.bench.compare import Comparison, Flip, compare_all, p_text, side_of
+from console.bench.compare import Comparison, Flip, compare_all, p_text, points, points_range, side_of
 from console.bench.sides import Difference
 from console.bench.sides import Side as Compared
 from console.errors import UsageError
@@ -117,10 +117,10 @@ def _figures(one: Comparison, cells: int) -> list[Line]:
                   ("neither", asked.neither))  # fmt: skip
         out.append(line(*(Span(f"   {name:<12}", "muted") for name, _ in counts)))
         out.append(line(*(Span(f"   {value or 0:<12,}", "bold") for _, value in counts)))
-    said = f"{b} - {a}: {100 * asked.effect:+.1f} points"
+    said = f"{b} - {a}: {points(asked.effect, '+')} points"
     if asked.ci95 is not None:
         method = _METHODS.get(asked.ci_method, asked.ci_method)
-        said += f", 95 % interval {100 * asked.ci95[0]:+.1f} to {100 * asked.ci95[1]:+.1f} ({method})"
+        said += f", 95 % interval {points_range(asked.ci95)} ({method})"
     out += _wrapped(said, cells, "bold")
     said = f"{_TESTS.get(asked.test, asked.test)}: p {p_text(asked.p)}"
     said += "" if asked.mid_p is None else f" (mid-p {p_text(asked.mid_p)})"
@@ -140,8 +140,8 @@ def _modes(one: Comparison, cells: int) -> list[Line]:
             found.mode,
             str(found.tasks),
             *("--" if mean is None else f"{100 * mean:.1f}" for mean in means),
-            "--" if found.effect is None else f"{100 * found.effect:+.1f}",
-            "--" if found.ci95 is None else f"{100 * found.ci95[0]:+.1f} to {100 * found.ci95[1]:+.1f}",
+            "--" if found.effect is None else points(found.effect, "+"),
+            "--" if found.ci95 is None else points_range(found.ci95),
             "--" if found.p is None else p_text(found.p).removeprefix("= "),
         )
         out.append(line(Span(_cells(values, cells), "bold" if found.mode == one.asked.mode else "")))
