@@ -10,6 +10,8 @@ import psutil
 import pytest
 from bench_runs import Bench, BenchRun
 
+from console.cli import run as quarterdeck
+from console.headless.benchmark import counts_record
 from console.journal import events as ev
 from console.records.sandbox_ledger import OPEN, read_entries
 
@@ -163,6 +165,25 @@ def test_a_job_of_genuine_zeros_goes_on_to_its_end(place: Path) -> None:
     run = BenchRun(bench.options(early_stop_trials=2))
     assert run.ended() == 0
     assert run.of(ev.StepFinished)[0].reward_mean == 0.0
+
+
+def test_what_an_agent_that_failed_had_done_counts_as_the_tally_counts_it(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench = Bench(place / "exits", {"left": "exit", "broken": "raise"})
+    run = BenchRun(bench.options())
+    assert run.ended() == 0
+    (end,) = _finals(run)["left"]
+    assert (end.outcome, end.exception, end.reward) == ("agent_failure", "NonZeroAgentExitCodeError", 1.0)
+    passed = counts_record(run.view.state)["passed"]
+    for mode in ("infra-excluded", "error-aware"):
+        assert quarterdeck(["bench", "tally", str(bench.job_dir()), "--mode", mode, "--json"]) == 0
+        (told,) = json.loads(capsys.readouterr().out)["modes"]
+        assert [passed[mode][key] for key in ("numerator", "denominator")] == [told["numerator"], told["denominator"]]
+    assert passed["infra-excluded"]["value"] == 1.0 == run.of(ev.StepFinished)[0].reward_mean
+    assert sorted((e.reward_mean is None, e.reward_mean) for e in run.of(ev.GroupFinished)) == [
+        (False, 1.0), (True, None),
+    ]  # fmt: skip
 
 
 def test_a_throttled_job_has_fewer_trials_at_once(place: Path) -> None:

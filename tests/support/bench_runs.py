@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harbor.agents.base import BaseAgent
+from harbor.agents.installed.base import NonZeroAgentExitCodeError
 
 from console.bench.running.options import BenchOptions
 from console.journal.reader import Journal
@@ -40,7 +41,7 @@ class SandboxError(Exception):
 
 class Acting(BaseAgent):
     """Does what its instruction says: `pass`, `fail`, `raise`, `once` (raises in its first try), `wait` (for the file
-    `go`), `wait-once`, `hang`, or `thread` (leaves a thread behind that keeps the process).
+    `go`), `wait-once`, `hang`, `exit` (an exit code, its work done), or `thread` (leaves a thread that keeps the process).
 
     Notes each begin in the file `begun`.
     """
@@ -75,6 +76,8 @@ class Acting(BaseAgent):
             threading.Thread(target=time.sleep, args=(3600,)).start()
         if act != "fail":
             await environment.exec("touch /app/done")
+        if act == "exit":
+            raise NonZeroAgentExitCodeError("Agent process exited with code 1")
 
     def _before(self, trial: str) -> bool:
         return (self._notes / "begun").read_text().splitlines().count(trial) > 1
