@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from made_bench import BenchPlan, make_bench
 from page_bench import AskedSource, desk_on, keys, story
 from walking import LiveRecording
 
+from console.bench.running.options import BenchOptions
+from console.commands import bench_start
 from console.errors import UsageError
 from console.headless.status import status_line, status_lines
 from console.journal import events as ev
@@ -228,6 +231,16 @@ def test_the_command_that_started_it_ends_with_its_code(
     source.link = lambda: Link(status, detail=told)
     source.view.state.exit_code = ended
     assert exit_code(source) == code
+
+
+def test_who_starts_a_benchmark_says_what_it_left_and_the_console_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, object]] = []
+    started = SimpleNamespace(socket="s", run_dir="r", wait=lambda: None)
+    monkeypatch.setattr(bench_start, "begin_benchmark", lambda *_, owned: started)
+    monkeypatch.setattr(bench_start, "attach", lambda *_, **words: asked.append(words) or 0)
+    options = BenchOptions(job={"jobs_dir": "/j", "job_name": "n"}, run_dir="/r")
+    assert bench_start.watch_benchmark(options, "console") == 0
+    assert asked[0]["told_after"] is True
 
 
 def test_the_farewell_names_what_comes_next(bench: Path, over: Path) -> None:
