@@ -41,7 +41,7 @@ class SandboxError(Exception):
 
 class Acting(BaseAgent):
     """Does what its instruction says: `pass`, `fail`, `raise`, `once` (raises in its first try), `wait` (for the file
-    `go`), `wait-once`, `hang`, `exit` (an exit code, its work done), or `thread` (leaves a thread that keeps the process).
+    `go`), `wait-once`, `hang`, `exit` (when it has passed), or `thread` (leaves a thread that keeps the process).
 
     Notes each begin in the file `begun`.
     """
