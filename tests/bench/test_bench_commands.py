@@ -223,14 +223,15 @@ def test_one_bad_file_is_one_finding_and_the_command_answers(shell: Shell, tmp_p
 def test_a_verdict_that_rests_on_the_jobs_state_changes_with_it(shell: Shell, tmp_path: Path) -> None:
     job = HarborJob(tmp_path / "a")
     job.trial("org/x", 1.0, files=PASSED)
-    job.trial("org/y", error=("CancelledError", ""), files=WORK)
+    cut = job.trial("org/y", error=("CancelledError", ""), files=WORK)
     job.write(finished=False)
     expected = [("completed", ""), ("cancelled", "operator")]
     for _ in range(2):
         found = rows(shell("triage", job.path, "--json")[1])
         assert [(row["class"], row["cause"]) for row in found] == expected
     result = json.loads((job.path / "result.json").read_text())
-    put(job.path / "result.json", result | {"finished_at": "2026-06-01T00:00:00"})
+    end = json.loads((cut / "result.json").read_text())["finished_at"][:19]  # the job's has no zone
+    put(job.path / "result.json", result | {"finished_at": end})
     found = rows(shell("triage", job.path, "--json")[1])
     assert [(row["class"], row["cause"]) for row in found] == [("completed", ""), ("infrastructure", "runner")]
 
