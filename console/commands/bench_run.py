@@ -23,7 +23,7 @@ from console.commands.bench_start import examined, start_benchmark
 from console.commands.bench_text import columns
 from console.commands.look import add_look, look_of
 from console.commands.parsing import Parser
-from console.commands.start import Watch
+from console.commands.start import Watch, nothing_to_do
 from console.errors import UsageError
 from console.findings import Finding, errors, report
 from console.state.sanitize import sanitize
@@ -193,15 +193,10 @@ def _is_complete(options: BenchOptions, prediction: Prediction) -> bool:
 
 
 def _say_complete(options: BenchOptions, prediction: Prediction, watch: Watch) -> int:
-    """Nothing to do is success; a script that reads JSON lines gets its last one."""
     said = f"{options.job_dir} is complete, {counted(len(prediction.kept), 'trial')}: nothing was started"
-    sys.stderr.write(f"quarterdeck: {sanitize(said, limit=4000)}\n")
+    code = nothing_to_do(sanitize(said, limit=4000), watch, 1)
     say_what_is_left(Path(options.job_dir), options.rules)
-    if watch == "headless":
-        from console.headless.output import Reporter
-
-        Reporter(sys.stdout, sys.stderr, plain=False).done("completed", 0, 1, "already complete")
-    return 0
+    return code
 
 
 def _agreed(options: BenchOptions, prediction: Prediction, yes: bool) -> None:

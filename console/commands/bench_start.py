@@ -16,12 +16,12 @@ from console.bench.running.preflight import Examination, examine
 from console.bench.running.preflight.places import existing_finding
 from console.bench.running.secrets import hide, shown
 from console.commands.bench_left import say_what_is_left
-from console.commands.start import Watch, abandon, first_interrupt_waits, say_where, warn
-from console.errors import Interrupted, UsageError
+from console.commands.start import Watch, warn, watch_engine
+from console.errors import UsageError
 from console.findings import Finding, errors, refuse
 from console.launching import new_run_id
 from console.state.sanitize import sanitize
-from console.tui.main import PLAIN_LOOK, Look, attach, check_look, require_terminal
+from console.tui.main import PLAIN_LOOK, Look, check_look, require_terminal
 
 _CHANGES = "leave out what changes it (--api-base, --agent-env, --set), or correct it with --set KEY=VALUE"
 _OF_MOP_UP = {
@@ -109,29 +109,4 @@ def say_places(options: BenchOptions) -> None:
 
 def watch_benchmark(options: BenchOptions, watch: Watch, look: Look = PLAIN_LOOK) -> int:
     """Start the engine and watch it."""
-    owned = watch in ("headless", "plain")
-    with first_interrupt_waits() as interrupted:
-        starting = begin_benchmark(options, new_run_id(), owned=owned)
-        if watch != "console":
-            starting.wait()
-    if interrupted:
-        abandon(starting)
-    if watch == "console":
-        # The console opens while the engine starts, which takes a second.
-        try:
-            return attach(
-                starting.socket, run_dir=starting.run_dir, look=look, ready=starting.wait, run_exit_code=True,
-                told_after=True,
-            )  # fmt: skip
-        except KeyboardInterrupt:
-            if starting.awaited:  # the console was there; nobody asked for the end of the run
-                raise Interrupted(f"the run goes on: quarterdeck attach {starting.run_id}") from None
-            abandon(starting)
-    run = starting.run
-    assert run is not None
-    if owned:
-        from console.control.runs import run_at
-        from console.headless import run_headless
-
-        return run_headless(run_at(run.run_dir), plain=watch == "plain", owned=True)
-    return say_where(run)
+    return watch_engine(lambda owned: begin_benchmark(options, new_run_id(), owned=owned), watch, look, told_after=True)

@@ -150,30 +150,62 @@ def planned_steps(options: RunOptions) -> int:
 
 
 def _already_complete(options: RunOptions, watch: Watch, step: int) -> int:
-    """Nothing to do is success; a script that reads JSON lines gets its last one."""
-    sys.stderr.write(
-        f"quarterdeck: {options.log_path} is already complete, {step} steps: raise config.max_steps or "
-        "config.dataset_builder.epochs to go on, or name another config.log_path\n"
+    said = (
+        f"{options.log_path} is already complete, {step} steps: raise config.max_steps or "
+        "config.dataset_builder.epochs to go on, or name another config.log_path"
     )
+    return nothing_to_do(said, watch, step)
+
+
+def nothing_to_do(said: str, watch: Watch, steps: int) -> int:
+    """Nothing to do is success; a script that reads JSON lines gets its last one. `said`: why, safe to print."""
+    sys.stderr.write(f"quarterdeck: {said}\n")
     if watch == "headless":
         from console.headless.output import Reporter
 
-        Reporter(sys.stdout, sys.stderr, plain=False).done("completed", 0, step, "already complete")
+        Reporter(sys.stdout, sys.stderr, plain=False).done("completed", 0, steps, "already complete")
     return 0
 
 
 def watch_run(options: RunOptions, watch: Watch, look: Look = PLAIN_LOOK, *, leave_after: float | None = None) -> int:
     """Start the engine and watch it. `leave_after`: seconds after the run's end at which the console closes itself."""
-    owned = watch in ("headless", "plain")
     policy = options.failure_policy(interactive=watch == "console")
     checkpoint = last_checkpoint(options.log_path)
     goes_on = standing(options.log_path) if options.log_path.is_dir() else None
-    with first_interrupt_waits() as interrupted:
-        starting = begin(options, _run_id(options.log_path), on_failure=policy, owned=owned)
+    return watch_engine(
+        lambda owned: begin(options, _run_id(options.log_path), on_failure=policy, owned=owned),
+        watch,
+        look,
+        leave_after=leave_after,
+        notice="" if goes_on is None else goes_on.line(),
+        after_step=checkpoint["batch"] if checkpoint else None,
+    )
+
+
+def watch_engine(
+    begins: Callable[[bool], Launch],
+    watch: Watch,
+    look: Look,
+    *,
+    leave_after: float | None = None,
+    told_after: bool = False,
+    notice: str = "",
+    after_step: int | None = None,
+) -> int:
+    """Start an engine of either kind and watch it; the exit code.
+
+    Args:
+        begins: starts it; its argument says whether the run ends with this process.
+        leave_after, told_after: as `attach` has them; after_step: as `run_headless` has it.
+        notice: one line on what the run goes on with, empty for nothing to say.
+    """
+    owned = watch in ("headless", "plain")
+    with _first_interrupt_waits() as interrupted:
+        starting = begins(owned)
         if watch != "console":
             starting.wait()
     if interrupted:
-        abandon(starting)
+        _abandon(starting)
     if watch == "console":
         # The console opens while the engine starts, which takes a second.
         try:
@@ -184,27 +216,27 @@ def watch_run(options: RunOptions, watch: Watch, look: Look = PLAIN_LOOK, *, lea
                 ready=starting.wait,
                 leave_after=leave_after,
                 run_exit_code=True,
-                notice="" if goes_on is None else goes_on.line(),
+                told_after=told_after,
+                notice=notice,
             )
         except KeyboardInterrupt:
             if starting.awaited:  # the console was there; nobody asked for the end of the run
                 raise Interrupted(f"the run goes on: quarterdeck attach {starting.run_id}") from None
-            abandon(starting)
+            _abandon(starting)
     run = starting.run
     assert run is not None
-    if goes_on is not None:
-        sys.stderr.write(f"quarterdeck: {sanitize(goes_on.line())}\n")
+    if notice:
+        sys.stderr.write(f"quarterdeck: {sanitize(notice)}\n")
     if owned:
         from console.control.runs import run_at
         from console.headless import run_headless
 
-        step = checkpoint["batch"] if checkpoint else None
-        return run_headless(run_at(run.run_dir), plain=watch == "plain", owned=True, after_step=step)
-    return say_where(run)
+        return run_headless(run_at(run.run_dir), plain=watch == "plain", owned=True, after_step=after_step)
+    return _say_where(run)
 
 
 @contextmanager
-def first_interrupt_waits() -> Iterator[list[int]]:
+def _first_interrupt_waits() -> Iterator[list[int]]:
     """Within, the first ctrl+c is only noted: an engine that is being started is known first, then stopped."""
     noted: list[int] = []
 
@@ -220,7 +252,7 @@ def first_interrupt_waits() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
-def abandon(starting: Launch) -> NoReturn:
+def _abandon(starting: Launch) -> NoReturn:
     """Ctrl+c before anybody saw the run: it is stopped, as one that could not start. Raises `QuarterdeckError`."""
     sys.stderr.write("quarterdeck: interrupted: the engine that was being started is stopped\n")
     goes_on = f"the run goes on: quarterdeck attach {starting.run_id}"
@@ -242,7 +274,7 @@ def _run_id(run_dir: Path) -> str:
     return new_run_id()
 
 
-def say_where(run: LaunchedRun) -> int:
+def _say_where(run: LaunchedRun) -> int:
     sys.stdout.write(f"{run.run_id}\n")
     sys.stderr.write(
         f"started, pid {run.pid}, in {run.run_dir}\n"

@@ -11,7 +11,7 @@ from page_bench import AskedSource, desk_on, keys, story
 from walking import LiveRecording
 
 from console.bench.running.options import BenchOptions
-from console.commands import bench_start
+from console.commands import bench_start, start
 from console.errors import UsageError
 from console.headless.status import status_line, status_lines
 from console.journal import events as ev
@@ -237,7 +237,7 @@ def test_who_starts_a_benchmark_says_what_it_left_and_the_console_does_not(monke
     asked: list[dict[str, object]] = []
     started = SimpleNamespace(socket="s", run_dir="r", wait=lambda: None)
     monkeypatch.setattr(bench_start, "begin_benchmark", lambda *_, owned: started)
-    monkeypatch.setattr(bench_start, "attach", lambda *_, **words: asked.append(words) or 0)
+    monkeypatch.setattr(start, "attach", lambda *_, **words: asked.append(words) or 0)
     options = BenchOptions(job={"jobs_dir": "/j", "job_name": "n"}, run_dir="/r")
     assert bench_start.watch_benchmark(options, "console") == 0
     assert asked[0]["told_after"] is True
